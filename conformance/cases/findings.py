@@ -54,6 +54,7 @@ class Finding(StrEnum):
     ROW_STRIDE = "row-stride-ignored", Shown.BYTES, "an input with padded rows is read as contiguous"
     ROW_ALIGNMENT = "row-alignment-assumed", Shown.BYTES, "rows at odd addresses are read wrongly"
     ALIGNMENT = "alignment-assumed", Shown.BYTES, "an input at an odd address is read wrongly"
+    ONE_ARRAY = "inputs-of-one-array", Shown.BYTES, "inputs that are one array, or parts of one, are read wrongly"
     NOT_DETERMINISTIC = "not-deterministic", Shown.BYTES, "repeated calls on one case differ"
     STREAM = "stream-ignored", Shown.BYTES, "work is not ordered on the caller's stream"
     WAY_BY_SIZE = "way-by-size", Shown.BYTES, "the code path of large data is wrong"

@@ -228,7 +228,8 @@ def _scalar_input(name: str, array: np.ndarray, case: Case, where: tuple[int, ..
     if name == "codes":
         return code_text(OPERATIONS[case.operation].reads.format(case.params), int(array[where]))
     if array.dtype.name in _FLOATS:
-        return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[where]))
+        bits = float_bits(np.array(array, order="C"))  # of no axes too
+        return code_text(get_format(_FLOATS[array.dtype.name]), int(bits[where]))
     return {"bits": f"0x{int(array[where]):02X}", "fields": "", "value": str(int(array[where]))}
 
 

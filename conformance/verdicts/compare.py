@@ -139,7 +139,7 @@ def differences(
 ) -> Bits:
     """Return for every output a boolean array, unpacked to elements, of where the sides differ at a level."""
     left, right = normalise(case, golden, level), normalise(case, observed, level)
-    wrong = {name: left[name] != right[name] for name in left}
+    wrong = {name: np.asarray(left[name] != right[name]) for name in left}
     if level == P1 and OPERATIONS[case.operation].bounded:
         wrong["values"] = beyond_bounds(case, observed["values"], wrong["values"])
     return wrong
@@ -168,7 +168,7 @@ def normalise(case: Case, arrays: Mapping[str, np.ndarray], level: int) -> Bits:
     for output in outputs:
         if output.kind == "values" and level >= 2:
             result[output.name] = _normal_float(result[output.name], level)
-    return result
+    return {name: np.asarray(array) for name, array in result.items()}  # of no axes: indexing gives a scalar
 
 
 def coded_outputs(case: Case) -> list[tuple[Output, Output | None]]:

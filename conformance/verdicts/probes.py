@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..cases.case import Case
+from ..cases.entry import WORDS
 from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome
-from ..cases.operation import call_golden, run_golden
+from ..cases.operation import OPERATIONS, call_golden, run_golden
 from ..subjects.arrays import IMMUTABLE
 from ..subjects.calls.at_once import call_at_once
 from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded
@@ -28,7 +29,16 @@ from ..subjects.calls.forced_paths import (
     with_empty_experts,
 )
 from ..subjects.calls.in_turn import hold_results, replay_in_place
-from ..subjects.calls.moved import call_at_offset, call_with_gaps, call_with_odd_rows, call_with_padded_rows
+from ..subjects.calls.moved import (
+    alike,
+    beside_each_other,
+    call_at_offset,
+    call_on_one_array,
+    call_on_same_array,
+    call_with_gaps,
+    call_with_odd_rows,
+    call_with_padded_rows,
+)
 from ..subjects.calls.streams import STREAMED, on_side_stream, under_graph
 from ..subjects.layout_variants import KEYWORDS
 from ..subjects.subject import Subject
@@ -287,6 +297,22 @@ def _array_splits(subject: Subject, case: Case, golden: Golden, tally: Tally, se
             _breach(tally, one, "splits-as-array", words, seen)
 
 
+def _one_array(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    """Judge inputs that are columns of one array, and one array that is given for several inputs."""
+    if len(beside_each_other(case)) > 1:
+        _elsewhere(COLUMNS_OF_ONE)(subject, case, golden, tally, seconds)
+    names = alike(case)
+    if len(names) > 1:
+        narrow = min(names, key=lambda name: WORDS.get(name, 0))  # random words of fewer bits are legal as others
+        same = case.with_inputs(dict.fromkeys(names, case.inputs[narrow]), label=SAME_ARRAY.name)
+        _elsewhere(SAME_ARRAY)(subject, same, run_golden(same), tally, seconds)
+
+
+def _several(_subject: Subject, operation: str) -> bool:
+    row = OPERATIONS[operation]
+    return _placed(_subject, operation) and len(row.inputs) + len(row.optional) > 1
+
+
 def _streamed(subject: Subject, _operation: str) -> bool:
     return subject.arrays in STREAMED
 
@@ -337,6 +363,20 @@ GAPS, PADDED, ODD, OFFSET, SIDE_STREAM = (
         refusable=False,
     ),
 )
+COLUMNS_OF_ONE, SAME_ARRAY = (
+    Elsewhere(
+        "inputs that are columns of one array",
+        call_on_one_array,
+        Finding.ONE_ARRAY,
+        "right on inputs in arrays of their own, wrong on the same inputs side by side in one array",
+    ),
+    Elsewhere(
+        "one array for several inputs",
+        call_on_same_array,
+        Finding.ONE_ARRAY,
+        "right on inputs of the same data in arrays of their own, wrong where they are one array",
+    ),
+)
 
 MOVED = (GAPS, PADDED, ODD, OFFSET, SIDE_STREAM)
 """Calls on the same data elsewhere."""
@@ -348,6 +388,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(PADDED.name, _elsewhere(PADDED), _placed),
     Probe(ODD.name, _elsewhere(ODD), _placed),
     Probe(OFFSET.name, _elsewhere(OFFSET), _placed),
+    Probe("inputs of one array", _one_array, _several),
     Probe("earlier results held", _held, once=True, ordinary=True),
     Probe(AT_ONCE, _at_once, _on_host, once=True, ordinary=True),
     Probe(OUT, _out, has_out),

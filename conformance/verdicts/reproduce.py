@@ -8,10 +8,12 @@ from ..cases.case import Case
 from ..cases.findings import Finding, Shown, found_by
 from ..cases.levels import Outcome
 from ..cases.operation import call_golden, run_golden
+from ..cases.same_bytes import same
 from ..subjects.calls.at_once import call_at_once
 from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded, other_data
 from ..subjects.calls.forced_paths import call_with_array_splits, on_way, takes_arrays
 from ..subjects.calls.in_turn import hold_results, replay_in_place
+from ..subjects.calls.moved import alike, beside_each_other, call_on_one_array, call_on_same_array
 from ..subjects.calls.streams import under_graph
 from ..subjects.subject import Subject
 from .compare import compare
@@ -103,6 +105,14 @@ def _by_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
         yield call_with_array_splits(subject, case, seconds)
 
 
+def _one_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    names = alike(case)
+    if len(beside_each_other(case)) > 1:
+        yield call_on_one_array(subject, case, seconds)
+    if len(names) > 1 and all(same(case.inputs[names[0]], case.inputs[name]) for name in names):
+        yield call_on_same_array(subject, case, seconds)
+
+
 def _every(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
     """Make every call that answers this case and that a probe judges, the last of several too."""
     applies = {probe.name: probe.applies(subject, case.operation) for probe in PROBES}
@@ -136,6 +146,7 @@ _IN_TURN: dict[str, Calls] = {
     Finding.WAY_BY_SIZE: _on_ways,
     Finding.SPLITS_AS_ARRAY: _by_array,
     Finding.AFTER_REFUSAL: after_refusals,
+    Finding.ONE_ARRAY: _one_array,
 }
 
 

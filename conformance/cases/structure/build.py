@@ -30,6 +30,8 @@ PLAIN_LEVELS = {
 """The end of a factor of form -> levels at which a call is made in the plain form."""
 LARGEST = np.float32(16)
 """Magnitude about which the maximum of a tensor lies where it is given: that of the largest elements."""
+NUMBERS = ("scale_byte", "signs", "n0", "k", "cap")
+"""Arguments that are numbers, and levels of a row."""
 SHORT_KEY = 5
 """Of so many keyed cases one has a Philox key without an offset, which is 0 then (N13.5)."""
 
@@ -37,7 +39,7 @@ SHORT_KEY = 5
 def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, seed: int) -> Case:
     """Return the case of a row of levels; the same row and seed give the same case."""
     more: dict[str, Any]
-    more = {name: int(row[name]) for name in ("scale_byte", "signs") if name in row}
+    more = {name: int(row[name]) for name in NUMBERS if name in row}
     if "near ties" in row:
         inputs = near_ties(str(params["to"]))
     elif operation in CASTS:
@@ -123,17 +125,20 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
 def _factors(
     operation: str, params: Mapping[str, Any], row: Row, shape: tuple[int, int], seed: int
 ) -> dict[str, np.ndarray]:
-    """Return both operands of a product of 1 to 16 columns: bfloat16, or finite codes with scales of one kind each."""
-    order = str(params["order"])
+    """Return both operands of a product of 1 to 16 columns, or as many as a level says.
+
+    They are bfloat16, or finite codes with scales of one kind each.
+    """
+    order, wide = str(params["order"]), int(row.get("columns of the product", COLUMNS[seed % 5]))
     kinds, k = scale_kinds(order)[1:], terms_for(order, shape[1])
     if OPERATIONS[operation].main == "values":
-        sides = {"a": (shape[0], k), "b": (COLUMNS[seed % 5], k)}
+        sides = {"a": (shape[0], k), "b": (wide, k)}
         return {
             name: values.floats(values.FORMATS["bfloat16"], side, seed + place, (1, 32))
             for place, (name, side) in enumerate(sides.items())
         }
     inputs: dict[str, np.ndarray] = {}
-    for place, (name, side) in enumerate((("a", shape[0]), ("b", COLUMNS[seed % 5]))):
+    for place, (name, side) in enumerate((("a", shape[0]), ("b", wide))):
         codes = values.fp8((side, k), seed + place)
         largest = get_format(str(params[f"{name}_format"])).max_code
         inputs[name] = (codes & 0x80) | np.minimum(codes & 0x7F, largest)
@@ -257,6 +262,6 @@ def _cast(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> dic
 def _cast_shape(form: str, count: int) -> tuple[int, ...]:
     shapes: dict[str, tuple[int, ...]] = {
         "vector": (count,), "row": (1, count), "column": (count, 1), "matrix": (3, -(-count // 3)),
-        "cube": (2, 3, -(-count // 6)), "scalar": (),
+        "cube": (2, 3, -(-count // 6)), "four axes": (3, 2, 1, -(-count // 6)), "scalar": (),
     }  # fmt: skip
     return shapes[form]

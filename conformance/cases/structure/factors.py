@@ -45,6 +45,11 @@ LOOSE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 34, 48, 63, 
 """Columns of the operations that take any number of them."""
 PAIRED_LOOSE = (1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 33, 64, 65, 96, 127, 128, 129, 160, 257, 384, 1025, 2049)
 
+PRODUCT_COLUMNS = (*range(1, 67), *BESIDE_POWERS[3:-9])
+"""Rows of `b`, and so columns of a product: its tiles of 8 to 256 columns, whole and in part."""
+PRODUCT_SIDES = ((3, 33), (17, 128), (1, 160), (66, 17))
+"""Rows and terms of products of these numbers of columns, by turns."""
+
 EXPERTS = (*range(1, 10), 15, 16, 17, 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, *BESIDE_POWERS[1:27], 160, 300,
            1100)  # fmt: skip
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 30, 31, 32, 33, 34, 47, 48, 63, 64, 65, 66, 95, 96, 97, 126, 127, 128, 129,
@@ -75,7 +80,7 @@ COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127,
           513, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8193, 16385, 32769, 65535, 65536,
           65537, 99999, 131073, 262147)  # fmt: skip
 """Elements of a scalar cast in one axis."""
-CAST_SHAPES = ("vector", "row", "column", "matrix", "cube", "scalar")
+CAST_SHAPES = ("vector", "row", "column", "matrix", "cube", "four axes", "scalar")
 
 STORAGES = ("contiguous", "row gap", "odd rows", "element gap", "transposed", "reversed rows", "reversed columns",
             "every other row", "broadcast rows", "broadcast columns", "read-only")  # fmt: skip

@@ -24,13 +24,17 @@ from .covering import Level, Row, Table
 from .cutting import COLUMNS, GIVEN, ROWS, UNCUT, WHOLE, Cutting, Field, Part, cutting, step_of
 from .factors import PRODUCTS, RAGGED, ROUTED
 from .mixed import CLASSES, columns_of, drawn_shape, free
-from .numbers import MOST, SMALL, TURNS, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
+from .numbers import MOST, RESIDUES, SMALL, TURNS, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
 from .plan import DEAR, layout_pairs, tables
+from .ragged import EVERY
 
 SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
 OUT, SAME, OTHERS = (0, 4), (5,), (1, 2, 3, 6, 7)
 """Of eight turns those that give `out`, those that repeat a row, and those in any other storage."""
+SEEN_AGAIN = 1 << 14
+"""Elements up to which a pair that is asked once, in a form that shows less, is asked in another one too: a call that
+gives `out` hands out no arrays of its own, and rows that are all alike cannot be told apart."""
 CALL_TURNS = {3: "after a refusal", 6: "at once"}
 """Of nine turns those that are called otherwise than once: each of the eight in turn."""
 APART = 11
@@ -47,9 +51,12 @@ MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
 ORDINARY, LARGE = 3, 1 << 14
 """Of how many numbers one stands amid ordinary elements alone; and elements beyond which none does."""
-DATA = {"encode_e2m1": {"scale_byte": (0, 1, 126, 128, 254, 255)},
+DATA: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+        "encode_e2m1": {"scale_byte": (0, 1, 126, 128, 254, 255)},
         "hadamard16": {"signs": (0, 1, 254, 55271, 55273, 65535)},
-        "hadamard_quantize_nvfp4": {"signs": (0, 1, 254, 55271, 55273, 65535)}}  # fmt: skip
+        "hadamard_quantize_nvfp4": {"signs": (0, 1, 254, 55271, 55273, 65535)},
+        "radix4": {"n0": (-20, 0, 40)}, "dequantize_radix4": {"n0": (-20, 0, 40)},
+        "dge": {"k": (1, 16), "cap": (1, 9)}}  # fmt: skip
 """Operation -> numbers that are arguments, and values of theirs that are not the default."""
 TWOFOLD = ("prob", "grad", "weights", "values", "splits", "a_scales", "b_scales")
 """Factors of a shape of which each number meets every level."""
@@ -143,6 +150,8 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     ways = [(f"experts {count}", max(count, dice.choice(tall_numbers()[:90]))) for count in (*tall_numbers(), 1100)]
     ways += [("long", count) for count in tall_numbers()] + [("thousand", 1500)] * THOUSANDS
     ways += [(dice.choice(("many", "boundary")), dice.choice(SMALL)) for _ in range(THOUSANDS)]
+    given: Row = {"splits": "list"} if operation in RAGGED else {}
+    yield maker, {**given, "drawn": "every", "classes": CLASSES[1]}, [(sum(EVERY), 1, 2)]
     for place, (way, rows) in enumerate(ways):
         if rows > MOST_SPREAD or (amount == "brief" and (place + len(maker.profile)) % BRIEF_SPREAD):
             continue
@@ -151,7 +160,11 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
         sizes = [size for size in wide_numbers(operation) if size <= room and (size * block - residue) % step == 0]
         chosen = {dice.choice(sizes) for _ in range(8)} if sizes else {1}
         chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
-        yield maker, {"drawn": way, "classes": CLASSES[place % 3 > 0]}, [(rows, size, 2) for size in sorted(chosen)]
+        yield (
+            maker,
+            {**given, "drawn": way, "classes": CLASSES[place % 3 > 0]},
+            [(rows, size, 2) for size in sorted(chosen)],
+        )
 
 
 def _brief(maker: Maker, dice: Random) -> Pairs:
@@ -210,19 +223,28 @@ def _field(
     if case is None:
         return None
     made = []
-    for rows, size in [(rows, size) for rows, size, times in members for _ in range(times)]:
-        rarer = rows >= size, max(rows, size)
-        turn = met[rarer] + APART * rarer[1]
-        met[rarer] += 1
+    turns = ((rows, size, turn) for rows, size, times in members for turn in _turns(operation, rows, size, times, met))
+    for rows, size, turn in turns:
         named, same = _form(maker, case, shape, {**forms, **outs} if turn % 8 in OUT else forms, turn)
         made.append(_part(maker, case, {**shape, **named, **repeated}, cell, rows, size, same, turn, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
 
+def _turns(operation: str, rows: int, size: int, times: int, met: Counter[tuple[bool, int]]) -> Iterator[int]:
+    """Yield the turns in which a pair is asked, so many or, where it would be seen less, some more; see `_field`."""
+    rarer, seen = (rows >= size, max(rows, size)), False
+    alone = times == 1 and rows * size * unit(operation) <= SEEN_AGAIN and rarer[1] not in RESIDUES
+    while times > 0 or (alone and not seen):
+        turn = met[rarer] + APART * rarer[1]
+        met[rarer] += 1
+        times, seen = times - 1, turn % 8 in OTHERS
+        yield turn
+
+
 def _experts(shape: Row) -> int:
     """Return about how many experts a shape has."""
     way, _, count = str(shape["drawn"]).partition(" ")
-    return int(count or {"thousand": 1100, "many": 1100, "cut": 100}.get(way, 8))
+    return int(count or {"thousand": 1100, "many": 1100, "cut": 100, "every": len(EVERY)}.get(way, 8))
 
 
 def _part(

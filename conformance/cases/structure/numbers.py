@@ -35,8 +35,11 @@ GIANT_TALL, GIANT_WIDE = {True: 65540, False: 4096}, {True: 65540, False: 2051}
 taken and where blocks are."""
 FEW_ROWS, FEW_COLUMNS = 3, 2
 """Rows, and columns where any number is taken, beside which a large number is asked in every form."""
-LEAST_SHARE = 0.7
-"""Share of `mixed.SHARES` from which on an operation is asked every pair; of others half of that share is."""
+LEAST_SHARE, FAIR_SHARE = 0.7, 0.25
+"""Share of `mixed.SHARES` from which on an operation is asked every pair; of others half of that share is. From the
+second on each number still meets the largest number that a case has room for."""
+ODD_TILES = ((9, 12), (17, 24))
+"""Blocks of 32 columns that are three tiles of 128, or of 256, whole or with a part."""
 Pairs = Counter[tuple[int, int]]
 """(rows, columns or blocks) -> how often they are asked together."""
 
@@ -77,23 +80,29 @@ def pairs(operation: str, share: float, dice: Random, turns: int = TURNS) -> Pai
             area = rows * size * step
             if area <= most and dice.random() < share * (1 if area <= AREA else 1 / THIN):
                 found[rows, size] = 1
+    largest = MOST if share >= FAIR_SHARE else most
     found.update(set(_residues(operation, share, dice)) if turns == TURNS else ())
-    for pair in {*_largest(operation, most if turns == TURNS else most // 8)} - {*found}:
+    for pair in {*_largest(operation, largest if turns == TURNS else most // 8)} - {*found}:
         found[pair] = 1
     _in_turns(found, operation, turns)
-    found[GIANT_TALL[step == 1] if share >= LEAST_SHARE else 4097, 1] += 2 * turns
+    dear = share < LEAST_SHARE
+    found[4097 if dear else GIANT_TALL[step == 1], 1] += 2 * turns
+    found[GIANT_TALL[True], 1] += 1 if dear and turns == TURNS else 0
     found[2, GIANT_WIDE[step == 1]] += 2 * turns if share >= LEAST_SHARE else turns
     return _even(operation, found)
 
 
 def brief_pairs(operation: str, dice: Random) -> Pairs:
-    """Return pairs in which every singled out number stands once, most beside a small one, and the largest."""
+    """Return pairs in which every singled out number stands once, most beside a small one, and the largest.
+
+    Residues of 256 are those of numbers beyond 256, as a kernel may treat its last tile apart.
+    """
     found, step = Pairs(), unit(operation)
     for rows in tall_numbers():
         found[rows, dice.randint(1, max(1, min(17, AREA // 2 // step // rows)))] += 1
     for size in wide_numbers(operation):
         found[dice.randint(1, max(1, min(40, AREA // 2 // step // size))), size] += 1
-    for rows in (number for number in RESIDUES if number < LOW):
+    for rows in (number for number in range(LOW, 2 * LOW) if number not in MARKS):
         found[rows, 1] += 1
         if step == 1:
             found[1, rows] += 1
@@ -113,7 +122,10 @@ def _even(operation: str, found: Pairs) -> Pairs:
 
 
 def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int, int]]:
-    """Yield each of `RESIDUES` beside some small numbers: as rows, and as columns where any number is taken."""
+    """Yield each of `RESIDUES` beside some small numbers: as rows, and as columns where any number is taken.
+
+    The low ones, which small numbers of tiles hold, stand beside an odd number of tiles above one too.
+    """
     loose = operation in LOOSE
     count = max(1, round((EACH if loose else EACH - 1) * share))
     for number in RESIDUES:
@@ -122,6 +134,9 @@ def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int,
             yield number, dice.randint(1, room)
             if loose:
                 yield dice.randint(1, room), number
+        if number < LOW and dice.random() < share:
+            blocks = dice.randint(*ODD_TILES[number % len(ODD_TILES)])
+            yield number, 32 * blocks - dice.randint(0, 31) if loose else blocks
 
 
 def _largest(operation: str, most: int) -> Iterator[tuple[int, int]]:

@@ -225,6 +225,10 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
         for levels in RAGGED_EXTREMES if operation in RAGGED else ROUTED_EXTREMES:
             yield dict(zip(names, levels, strict=False))
         return
+    if operation in factors.PRODUCTS:
+        for place, wide in enumerate(factors.PRODUCT_COLUMNS):
+            rows, terms = factors.PRODUCT_SIDES[place % len(factors.PRODUCT_SIDES)]
+            yield {"rows": rows, "columns": terms, "columns of the product": wide}
     most = max(map(math.prod, factors.EXTREMES)) // DEAR.get(operation, 1)
     shapes = [shape for shape in factors.EXTREMES if math.prod(shape) <= most]
     shapes += factors.LOOSE_EXTREMES if operation == "swiglu_backward" else ()

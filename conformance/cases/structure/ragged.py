@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 
 from .covering import Level
+from .factors import BESIDE_POWERS
 
 OTHERS_FEW, OTHERS_MANY = (1, 33, 2, 130, 5, 64, 3), (1, 2, 1, 3)
 """Rows of the experts behind the longest: of up to 33 experts, and of more."""
@@ -77,15 +78,17 @@ def row_map(taken: str, tokens: int, count: int) -> np.ndarray:
 DRAWN = ("cut", "long", "many", "cut", "boundary", "one")
 """Ways of drawing the rows of every expert: see `drawn`."""
 MOST_EXPERTS, MOST_PADDED = 1100, 1 << 18
+EVERY = (*range(1, 63), *(count for count in BESIDE_POWERS if count < 1600))
+"""Rows of the experts of one case that has every length which kernels single out, up to 1,537."""
 
 
 def drawn(way: str, rows: int, columns: int, align: int, seed: int, even: bool) -> list[int]:
     """Return rows of every expert, always the same for the same arguments.
 
     Args:
-        way: `cut` the rows at random places, one expert `long` among few, `many` experts of few rows, a `boundary`
-            anywhere behind small experts, `one` expert with all, more than half a `thousand` experts, or, for
-            `experts n`, so many experts that have all.
+        way: `every` length of `EVERY`, `cut` the rows at random places, one expert `long` among few, `many` experts of
+            few rows, a `boundary` anywhere behind small experts, `one` expert with all, more than half a `thousand`
+            experts, or, for `experts n`, so many experts that have all.
         rows: of all experts, about; exactly, for `cut` and `one`.
         columns, align: each expert's rows are padded to a multiple of `align`, which bounds the experts.
         seed: of the draw. even: every count is even.
@@ -146,5 +149,9 @@ def _boundary(dice: Random, rows: int, most: int) -> list[int]:
     return [*first, dice.randint(1, max(1, min(rows, 300))), 3]
 
 
-_WAYS = {"cut": _cut, "thousand": _thousand, "long": _long, "many": _many, "boundary": _boundary,
+def _every(dice: Random, rows: int, most: int) -> list[int]:
+    return dice.sample(EVERY, len(EVERY))
+
+
+_WAYS = {"every": _every, "cut": _cut, "thousand": _thousand, "long": _long, "many": _many, "boundary": _boundary,
          "one": lambda dice, rows, most: [rows]}  # fmt: skip

@@ -18,6 +18,7 @@ from ..draw.bits import float_bits
 from ..operation import OPERATIONS
 from ..recipes.distributions import layout_of, target_of
 from . import values
+from .factors import RAGGED
 
 DENSITY = np.array([0] * 7 + [1] * 3 + [8] * 6, np.uint32)
 """Sixteenths of the elements of a block that are special, one for each of sixteen kinds of block."""
@@ -27,6 +28,8 @@ ALLOWED = CLASSES - 2 * np.array([0] * 8 + [1, 0, 0] + [1] * 3 + [0] * 2, np.uin
 """How many classes those are of: without Inf and NaN, which decide everything else in their block, or all."""
 SCALES = np.array([[0] * 8, [*range(1, 9)], [*range(247, 255)], [255] * 8], np.uint8)
 """Scale bytes: zero, the smallest, the largest, NaN."""
+ZERO_ROWS, LARGER = 16, 249
+"""Of so many rows one is zero, in each tile another one; and scale bytes from which on none is made larger."""
 ELEMENTS = ("x", "gate", "up", "grad", "rows", "codes", "w", "ema")
 
 
@@ -43,7 +46,22 @@ def planted(
             found[name] = _scales(array, own)
         elif name in ("prob", "weights") and array.size:
             found[name] = _written(array.reshape(1, -1), _table(FP32, 0), own).reshape(array.shape)
-    return found
+    return _with_zero_rows(found, seed) if operation in RAGGED else found
+
+
+def _with_zero_rows(inputs: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """Return codes of which one row of sixteen is zero in each tile, with a larger scale, which takes no part there."""
+    name = next(iter(inputs))
+    codes, scales = inputs[name], inputs["scales"]
+    if not codes.size:
+        return dict(inputs)
+    rows, tiles = np.arange(len(codes))[:, None], np.arange(scales.shape[1])[None, :]
+    zero = (rows - 1 - (5 * tiles + seed) % 8) % ZERO_ROWS == 0
+    wide = -(-codes.shape[1] // scales.shape[1])
+    wide = 1 << (wide - 1).bit_length()  # columns, or bytes, of a tile; the last one may be a part
+    spread = np.repeat(zero, wide, axis=1)[:, : codes.shape[1]]
+    larger = np.where(zero & (scales < LARGER), scales + np.uint8(6), scales)
+    return {**inputs, name: np.where(spread, codes & np.uint8(0), codes), "scales": larger}
 
 
 def _elements(operation: str, params: Mapping[str, Any], name: str, array: np.ndarray, seed: int) -> np.ndarray:

@@ -1,14 +1,15 @@
-"""Calls on the same data in other storage: gaps between elements, rows apart, an odd address."""
+"""Calls on the same data in other storage: gaps between elements, rows apart, an odd address, one array for several."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ...cases.case import Case
 from ...cases.layouts import stored_inputs
-from ..arrays import at_offset, with_gaps, with_rows_apart
+from ..arrays import at_offset, to_library, with_gaps, with_rows_apart
 from ..subject import Subject
 from .call import POISONS, Called, call_on, where_it_lives
 
@@ -59,3 +60,53 @@ def call_at_offset(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
         lambda: {name: at_offset(array, subject.arrays, POISONS[0]) for name, array in stored_inputs(case).items()},
         seconds,
     )
+
+
+def beside_each_other(case: Case) -> list[str]:
+    """Return the inputs that a caller may keep as columns of one array: matrices of a dtype, and of as many rows."""
+    arrays = stored_inputs(case)
+    first = next(iter(arrays.values()))
+    if first.ndim != 2:
+        return []
+    kind = first.dtype, len(first)
+    return [
+        name for name, array in arrays.items() if array.ndim == 2 and array.size and (array.dtype, len(array)) == kind
+    ]
+
+
+def alike(case: Case) -> list[str]:
+    """Return the inputs of one shape and dtype, most of them: one array can be given for all of these."""
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for name, array in stored_inputs(case).items():
+        groups.setdefault((array.shape, array.dtype.name), []).append(name)
+    return max(groups.values(), key=len)
+
+
+@where_it_lives
+def call_on_one_array(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call with matrices that are columns of one array, one behind the other, as `gate` and `up` of one product are."""
+    names = beside_each_other(case)
+
+    def laid() -> dict[str, Any]:
+        arrays, first = stored_inputs(case), 0
+        given = {name: to_library(np.array(array, order="C"), subject.arrays) for name, array in arrays.items()}
+        whole = to_library(np.concatenate([arrays[name] for name in names], axis=1), subject.arrays)
+        for name in names:
+            given[name] = whole[:, first : first + arrays[name].shape[1]]
+            first += arrays[name].shape[1]
+        return given
+
+    return call_on(subject, case, laid, seconds)
+
+
+@where_it_lives
+def call_on_same_array(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call with one array in the place of all inputs that are `alike`; their data must be the same."""
+    names = alike(case)
+
+    def laid() -> dict[str, Any]:
+        arrays = stored_inputs(case)
+        given = {name: to_library(np.array(array, order="C"), subject.arrays) for name, array in arrays.items()}
+        return {**given, **dict.fromkeys(names, given[names[0]])}
+
+    return call_on(subject, case, laid, seconds)

@@ -27,6 +27,7 @@ from ...cases.operation import OPERATIONS, outputs_of, remember_like
 from ...cases.structure.cutting import Cutting, Part
 from ..arrays import same_place
 from ..subject import Subject, arguments_for, takes_out
+from .at_once import call_twice_at_once
 from .call import POISONS, Called, call
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
@@ -81,10 +82,25 @@ def call_parts(
             remember_like(one, part.of(named, cutting.outputs).values())
             for _ in range(1 + (place in kept)):  # a buffer that is handed out shows in the second call
                 called = call(subject, one, seconds)
+            if called is not None and called.outcome is Outcome.PASS:  # it may be wrong in company alone
+                called = _beside(subject, one, part.calls, seconds) or called
             if place in raised and called is not None and called.outcome is Outcome.PASS:
                 called = Called(outcome=Outcome.FAULT, words=raised[place])
         found.append(called)
     return found
+
+
+def _beside(subject: Subject, case: Case, calls: str, seconds: float) -> Called | None:
+    """Return a watched call after one that must be refused, or at once with its like; None for a call by itself."""
+    if calls == "after a refusal":
+        first = OPERATIONS[case.operation].inputs[0]
+        illegal = {first: np.zeros((2, 2, 2), case.inputs[first].dtype)}
+        call(subject, replace(case.with_inputs(illegal), params={**case.params, FORM: {}}), seconds)
+        return call(subject, case, seconds)
+    if calls == "at once" and subject.arrays == "numpy":
+        _, one, other = call_twice_at_once(subject, case, seconds)
+        return one if one.words else other
+    return None
 
 
 def _quick(

@@ -36,7 +36,17 @@ CALLS = {
     for room, names in (
         (call, ("call", "into_guarded")),
         (in_turn, ("replay_in_place", "hold_results")),
-        (moved, ("call_with_gaps", "call_with_padded_rows", "call_with_odd_rows", "call_at_offset")),
+        (
+            moved,
+            (
+                "call_with_gaps",
+                "call_with_padded_rows",
+                "call_with_odd_rows",
+                "call_at_offset",
+                "call_on_one_array",
+                "call_on_same_array",
+            ),
+        ),
         (at_once, ("call_at_once", "call_twice_at_once")),
         (streams, ("on_side_stream", "under_graph")),
         (ways, ("call_with_array_splits",)),

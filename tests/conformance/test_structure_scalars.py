@@ -1,0 +1,100 @@
+"""Kernels wrong in what no shape says: arrays of no axes, inputs that are one array, numbers that are arguments."""
+
+import numpy as np
+import pytest
+from structure_tools import engine_of, golden, verdict
+
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.findings import Finding
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.structure import structure_cases
+from refnum.conformance.cases.structure.cutting import UNCUT, Part
+from refnum.conformance.cases.structure.fields import fields
+from refnum.conformance.subjects.calls.parts import call_parts
+from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.verdicts.probes import probe
+
+
+def flipped(result):
+    first = np.array(result[0] if isinstance(result, tuple) else result, order="C")
+    first.reshape(-1).view(np.uint8)[-1] ^= 1
+    return (first, *result[1:]) if isinstance(result, tuple) else first
+
+
+def test_a_kernel_that_is_wrong_on_an_array_of_no_axes_is_told_and_the_run_goes_on():
+    def kernel(x, overflow="saturate"):
+        right = golden("encode_e4m3")(x, overflow)
+        return flipped(right) if x.ndim == 0 else right
+
+    tally = verdict("encode_e4m3", kernel)
+    assert tally.outcome is Outcome.MISMATCH
+    assert any(failure.case.inputs["x"].ndim == 0 for failure in tally.failures)
+
+
+@pytest.mark.parametrize("operation", ["swiglu_quantize", "q_ema", "swiglu_backward"])
+def test_inputs_that_are_one_array_are_told(operation):
+    names = OPERATIONS[operation].inputs
+
+    def kernel(**keywords):
+        right = golden(operation)(**keywords)
+        return flipped(right) if np.may_share_memory(keywords[names[0]], keywords[names[1]]) else right
+
+    assert Finding.ONE_ARRAY in {failure.finding for failure in probed(operation, kernel).failures}
+    assert not probed(operation, lambda **keywords: golden(operation)(**keywords)).wrong
+
+
+def probed(operation, kernel):
+    """Return the tally of a kernel that was probed on one structural case."""
+    subject = Subject("k", {operation: kernel})
+    engine = engine_of(subject, operation, quick=False)
+    asked = next(one for one in structure_cases(operation, "HOPPER", OPERATIONS[operation].defaults(), "smoke"))
+    probe(subject, asked.case, run_golden(asked.case), engine.tallies["k"], 60.0)
+    return engine.tallies["k"]
+
+
+def test_a_product_is_asked_in_more_columns_than_a_tile_has():
+    cases = structure_cases("matmul_fp8", "HOPPER", OPERATIONS["matmul_fp8"].defaults(), "full")
+    wide = {len(asked.case.inputs["b"]) for asked in cases}
+    assert {17, 33, 64, 65, 129, 257} <= wide
+
+
+@pytest.mark.parametrize(("operation", "name"), [("radix4", "n0"), ("dge", "k"), ("dge", "cap")])
+def test_numbers_that_are_arguments_stand_beside_many_rows(operation, name):
+    row = OPERATIONS[operation]
+    every = list(fields(operation, "HOPPER", row.defaults(), "full"))
+    assert len({field.case.params[name] for field in every if field.case.params[name] != row.params[name][0]}) > 1
+
+
+def test_a_breach_after_a_refusal_alone_is_told():
+    """The call of a part is watched once more where the quick way saw a breach: after a refusal, as it was made."""
+    last = [0]
+
+    def kernel(codes, dtype="float32"):
+        broken, last[0] = last[0] == 3, codes.ndim
+        right = golden("decode_e4m3")(codes, dtype)
+        right.flags.writeable = not broken
+        return right
+
+    case = Case("decode_e4m3", "HOPPER", {"dtype": "float32"}, {"codes": np.zeros((3, 5), np.uint8)})
+    part = Part(0, 0, {"columns": 5}, {}, calls="after a refusal")
+    subject = Subject("k", {"decode_e4m3": kernel})
+    (called,) = call_parts(subject, case, UNCUT, [part], (np.zeros((3, 5), np.float32),))
+    assert called.finding == Finding.READ_ONLY
+
+
+def test_every_length_of_an_expert_stands_in_one_case_of_every_variant():
+    for params in OPERATIONS["fp8_columns"].variants():
+        asked = fields("fp8_columns", "HOPPER", params, "brief")
+        assert any({1, 65, 129, 513, 1025} <= set(field.case.params.get("splits") or []) for field in asked)
+
+
+def test_rows_of_zeros_decide_scales_of_columns():
+    """They take no part in the scale of their tile (N10), though their own is the largest."""
+    asked = fields("fp8_columns", "HOPPER", OPERATIONS["fp8_columns"].defaults(), "full")
+    field = next(
+        one for one in asked if one.parts[0].row["classes"] == "special" and one.parts[0].row["drawn"] == "every"
+    )
+    inputs = field.case.inputs
+    ones = field.case.with_inputs({"codes": inputs["codes"] | np.uint8(inputs["codes"] == 0)})
+    assert not np.array_equal(run_golden(ones)["scales"], run_golden(field.case)["scales"])
