@@ -190,7 +190,7 @@ def test_a_shrunk_case_still_differs_in_value_and_its_page_shows_the_scale():
     def just_above_six(operation, profile, params):
         if params["input"] == "float32":
             x = np.zeros((1, 32), np.float32)
-            x[0, :2] = np.nextafter(np.float32(6), np.float32(7)), 0.5  # without the 0.5 both scales give the same values
+            x[0, :2] = np.nextafter(np.float32(6), np.float32(7)), 0.5  # without 0.5 both scales give the same values
             yield Case(operation, profile, params, {"x": x})
 
     document = report_of(subject(floor), cases=just_above_six).document()
