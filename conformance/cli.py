@@ -18,13 +18,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check.command:check", "Judge kernels bit for bit against the golden model: the main job."),
     "replay": (
         "rerun:replay",
-        "Run one saved case again: the golden side always, a subject only when you name it or trust the file.",
+        "Run a saved case again: always the golden model, a subject only if you name it or trust the file.",
     ),
-    "shrink": ("rerun:shrink", "Make a saved case smaller and write it as a new replay file."),
+    "shrink": ("rerun:shrink", "Shrink a saved case and write it as a new replay file."),
     "explain": ("explain:explain", "Show every step of the golden model for one element."),
     "doctor": (
         "doctor:doctor",
-        "Look at this machine: float modes, compilers, GPU, flags, subjects and caches.",
+        "Inspect this machine: float modes, compilers, GPU, flags, subjects and caches.",
     ),
     "init": (
         "init.command:init",
@@ -32,18 +32,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "infer": (
         "infer.command:infer",
-        "Say which profile a kernel follows, and for each choice the input that decides it.",
+        "Find the profile that a kernel follows, and for each choice the input that decides it.",
     ),
     "subjects": (
         "subjects:subjects",
-        "List who can be judged here: kernels, peers, and why the others cannot.",
+        "List the subjects that can be judged here, and why others cannot.",
     ),
     "operations": ("listings:operations", "List the operations: inputs, outputs, and parameters with their choices."),
     "profiles": ("listings:profiles", "List the profiles: scale rule, rounding, and the policies of special values."),
-    "docs": ("docs:docs", "Print or open a guide: how a C library or an executable is called, and all the others."),
+    "docs": ("docs:docs", "Print or open a guide, such as those on C libraries and executables."),
     "bench": (
         "bench.command:bench",
-        "Time a subject's kernels on a GPU, beside a copy of the device and what else could be taken.",
+        "Time a subject's kernels on a GPU, beside a device copy and public alternatives.",
     ),
     "prove": (
         "prove.command:prove",
@@ -51,7 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "matrix": (
         "matrix.command:matrix",
-        "Compare every installed peer with every profile: where each first differs, and whether that is known.",
+        "Compare every installed peer with every profile: the first difference of each, and whether it is known.",
     ),
     "vectors": ("vectors:vectors_app", "Frozen test vectors: build, verify, show, export."),
     "report": (
@@ -69,15 +69,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "train": (
         "refnum.training.train_command:train",
-        "Train a small mixture-of-experts model under a policy, each sampled bit compared with the golden model.",
+        "Train a small mixture-of-experts model under a policy; samples are compared with the golden model.",
     ),
     "plan": (
         "refnum.training.plan_command:plan",
-        "Count device memory by part and dispatched bytes of a large model under a policy.",
+        "Compute the device memory and the dispatched bytes of a large model under a policy.",
     ),
     "policies": (
         "refnum.training.policies_command:policies",
-        "List the policies of training, or show one as a graph: how each operand is quantised, what is sent and kept.",
+        "List the training policies, or show one as a graph of quantised, sent and stored tensors.",
     ),
 }
 """Command -> its place, `module:name` of a function or of a Typer application, and its help.

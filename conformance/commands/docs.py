@@ -25,7 +25,7 @@ def docs(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of the guide's contract.")] = False,
     opened: Annotated[bool, typer.Option("--open", help="Open the file in the program that is set for it.")] = False,
 ) -> None:
-    """Print or open a guide: how a C library or an executable is called, and all the others."""
+    """Print or open a guide, such as those on C libraries and executables."""
     if guide is None:
         _list()
         return

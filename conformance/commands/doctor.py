@@ -34,7 +34,7 @@ class Finding:
 
 @told
 def doctor() -> None:
-    """Look at this machine: float modes, compilers, GPU, flags, subjects and caches."""
+    """Inspect this machine: float modes, compilers, GPU, flags, subjects and caches."""
     findings = list(examine())
     styles = {"ok": "green", "warn": "yellow", "bad": "bold red"}
     terminal.table(

@@ -28,7 +28,7 @@ Isolate = Annotated[
     bool | None,
     typer.Option(
         "--isolate/--no-isolate",
-        help="Call subjects in processes of their own, which may crash or hang. Default: those of files and libraries.",
+        help="Call subjects in separate processes. Default: subjects from files and libraries.",
     ),
 ]
 

@@ -46,7 +46,7 @@ def replay(
     subject: Called = None,
     trust: Trust = False,
 ) -> None:
-    """Run one saved case again: the golden side always, a subject only when you name it or trust the file."""
+    """Run a saved case again: always the golden model, a subject only if you name it or trust the file."""
     raise typer.Exit(rerun(file, subject, terminal.console(), trust))
 
 
@@ -57,7 +57,7 @@ def shrink(
     calls: Annotated[int, typer.Option(min=1, help="Calls of the subject to spend.")] = 2000,
     trust: Trust = False,
 ) -> None:
-    """Make a saved case smaller and write it as a new replay file."""
+    """Shrink a saved case and write it as a new replay file."""
     raise typer.Exit(shrink_again(file, subject, calls, terminal.console(), trust))
 
 

@@ -23,7 +23,7 @@ def subjects(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
 ) -> None:
-    """List who can be judged here: kernels, peers, and why the others cannot."""
+    """List the subjects that can be judged here, and why others cannot."""
     chosen = choose(name or ["all"])
     records, out = chosen.records(), terminal.console()
     if json:

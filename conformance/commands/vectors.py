@@ -45,7 +45,7 @@ def build(
     out: Annotated[Path | None, typer.Option(help="Where to write; the installed folder when left out.")] = None,
     source: Annotated[Path | None, typer.Option(help="Folder whose authored files are taken over.")] = None,
 ) -> None:
-    """Make every vector again and write the folder, whole or not at all."""
+    """Generate every vector and write the folder, completely or not at all."""
     with _reported():
         where = vectors_folder() if out is None else out
         count = build_folder(where, source)

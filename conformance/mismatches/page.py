@@ -264,7 +264,8 @@ def _bits_apart(output: Output, case: Case, sides: list[dict[str, str]]) -> str:
     if not apart:
         return "same code; the values differ by the scale"
     if fmt is None or fmt.kind != "float":
-        return "bits " + ", ".join(str(bit) for bit in range(32) if apart >> bit & 1)
+        bits = [str(bit) for bit in range(32) if apart >> bit & 1]
+        return f"bit{'s' * (len(bits) > 1)} {', '.join(bits)} differ{'s' * (len(bits) == 1)}"
     words = []
     if apart & fmt.sign_mask:
         words.append("sign")

@@ -183,6 +183,22 @@ def test_a_kernel_that_holds_at_its_claim_passes_and_shows_the_difference_below_
     assert row["outcome"] == "pass" and [one["difference"]["way"] for one in row["failures"]] == ["sign of zero"]
 
 
+def test_a_shrunk_case_still_differs_in_value_and_its_page_shows_the_scale():
+    def floor(x, profile):
+        return refnum.quantize_mxfp4(x, "OCP")
+
+    def just_above_six(operation, profile, params):
+        if params["input"] == "float32":
+            x = np.zeros((1, 32), np.float32)
+            x[0, :2] = np.nextafter(np.float32(6), np.float32(7)), 0.5  # without 0.5 both scales give the same values
+            yield Case(operation, profile, params, {"x": x})
+
+    document = report_of(subject(floor), cases=just_above_six).document()
+    record = next(one for one in document["results"][0]["failures"] if one["difference"]["output"] == "scales")
+    assert record["fails"] == "L4" and record["difference"]["way"] == "smaller" and record["reproduced"] == "3 of 3"
+    assert record["page"]["expected"]["value"] == "2" and record["page"]["observed"]["value"] == "1"
+
+
 def test_a_report_of_an_earlier_version_is_compared_by_its_cases():
     old = {**judged(and_ties_up)}
     row = {name: value for name, value in old["results"][0].items() if name not in ("differences", "unshown")}

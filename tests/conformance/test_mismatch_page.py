@@ -46,6 +46,9 @@ def test_a_page_of_a_wrong_scale_shows_the_scale_rule():
     shown = page(case, golden, {**golden, "scales": golden["scales"] - 1}, 0)
     assert shown["output"] == "scales" and shown["place"] == "row 0 block 0"
     assert shown["rule"].startswith("rceil: k = 2 - 2 + 1 = 1") and shown["expected"]["value"] == "2"
+    assert shown["differs"] == "bits 0, 1, 2, 3, 4, 5, 6, 7 differ"  # 128 and 127
+    one_bit = {**golden, "scales": golden["scales"] + 1}
+    assert page(case, golden, one_bit, 0)["differs"] == "bit 0 differs"
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))

@@ -52,6 +52,17 @@ def test_a_fault_is_a_finding_beside_a_mismatch():
     assert record["case"].startswith("x [0, 32]")
 
 
+def test_the_terminal_shows_a_fault_once():
+    def raises(x, profile):
+        if not len(x):
+            raise ValueError("no rows, no result")
+        return right(x, profile)
+
+    report = report_of(subject(raises), cases=some).document()
+    text = as_text(report)
+    assert text.count("FAULT") == text.count(WORDS) == len(report["results"]) == 3
+
+
 def test_what_was_not_asked_after_faults_is_said():
     row, fine = faulty()["results"][0], next(r for r in faulty()["results"] if r["subject"] == "fine")
     assert row["not_asked"] == "not asked, after 3 faults: 1 of 7 corner cases" and row["not_asked"] in row["evidence"]

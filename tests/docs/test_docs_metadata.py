@@ -84,7 +84,8 @@ def test_contributing_names_every_part_of_conformance():
 
 
 def test_the_guide_has_every_probe_and_whether_it_may_be_refused():
-    section = text("docs/guides/judge-your-kernel.md").partition("## What callers do")[2].partition("\n## ")[0]
+    guide = text("docs/guides/judge-your-kernel.md")
+    section = guide.partition("## Probes of the calling contract")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `([^`]+)` \|.*\| (yes|no) \|$", section, re.MULTILINE))
     assert list(rows) == [probe.name for probe in PROBES]
     assert {probe.name: rows[probe.name] for probe in MOVED} == {p.name: ["no", "yes"][p.refusable] for p in MOVED}

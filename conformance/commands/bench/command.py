@@ -31,7 +31,7 @@ def bench(
     ] = None,
     subject: Annotated[
         str | None,
-        typer.Option("--subject", "-s", help="Whose kernels: a name or path/to/file.py:NAME. Default: the one here."),
+        typer.Option("--subject", "-s", help="A name or path/to/file.py:NAME. Default: the one available here."),
     ] = None,
     shape: Annotated[
         list[str] | None,
@@ -47,15 +47,15 @@ def bench(
     ] = None,
     peer_shape: Annotated[
         list[str] | None,
-        typer.Option(help="Shapes at which the peers run too; they are compiled for each. Default: all."),
+        typer.Option(help="Shapes at which peers run; they are compiled for each. Default: all."),
     ] = None,
     peer_seconds: Annotated[
-        float | None, typer.Option(min=0, help="Seconds after which no peer begins: the subject's own lines go on.")
+        float | None, typer.Option(min=0, help="Seconds after which no further peer starts; the subject continues.")
     ] = None,
     tune: Annotated[
-        bool, typer.Option("--tune", help="Time the subject under every other cut of its launches, in place of peers.")
+        bool, typer.Option("--tune", help="Time the subject under its alternative launch parameters instead of peers.")
     ] = False,
-    repeat: Annotated[int, typer.Option(min=2, help="Calls that are timed.")] = 30,
+    repeat: Annotated[int, typer.Option(min=2, help="Number of timed calls.")] = 30,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a page to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this file; needs refnum[plot].")] = None,
@@ -64,7 +64,7 @@ def bench(
     ] = None,
     load: Annotated[Path | None, typer.Option(help="Run nothing: show the figures of this file.")] = None,
 ) -> None:
-    """Time a subject's kernels on a GPU, beside a copy of the device and what else could be taken."""
+    """Time a subject's kernels on a GPU, beside a device copy and public alternatives."""
     if load is not None:
         found = document.read(load)
     else:

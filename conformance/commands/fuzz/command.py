@@ -31,14 +31,14 @@ fuzz_app = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The campaign's folder.")]
-For = Annotated[str | None, typer.Option("--for", help="How long to work in all: 8h, 90m, 30s, 1h30m.")]
-Cases = Annotated[int | None, typer.Option("--cases", min=1, help="How many sampled cases to judge in all.")]
+For = Annotated[str | None, typer.Option("--for", help="Total time: 8h, 90m, 30s, 1h30m.")]
+Cases = Annotated[int | None, typer.Option("--cases", min=1, help="Total number of sampled cases.")]
 Gpus = Annotated[str, typer.Option("--gpus", help="all, or indices or UUIDs such as 0,1: one process each.")]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=0, help="Processes for CPU subjects. Default: one a core.")
 ]
 Scheduler = Annotated[
-    str | None, typer.Option("--scheduler", help="Address of a Dask scheduler, tcp://... or tls://..., to run there.")
+    str | None, typer.Option("--scheduler", help="Address of a Dask scheduler to run on, tcp://... or tls://...")
 ]
 Named = Annotated[
     list[str] | None,
@@ -62,10 +62,10 @@ def run(
     gpus: Gpus = "all",
     workers: Workers = None,
     scheduler: Scheduler = None,
-    seed: Annotated[int, typer.Option(min=0, help="The campaign's seed: it decides every case.")] = 0,
-    shard: Annotated[int, typer.Option(min=1, help="Cases of a shard, the unit of work that is kept.")] = specs.CASES,
+    seed: Annotated[int, typer.Option(min=0, help="The campaign's seed, which determines every case.")] = 0,
+    shard: Annotated[int, typer.Option(min=1, help="Cases per shard, the unit of work.")] = specs.CASES,
     elements: Annotated[int | None, typer.Option(min=32, help="Elements of the largest case.")] = None,
-    corpus: Annotated[Path | None, typer.Option(help="A corpus.json of `fuzz minimise`, judged first.")] = None,
+    corpus: Annotated[Path | None, typer.Option(help="A corpus.json from `fuzz minimise`, judged first.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one call may take.")] = specs.TIMEOUT,
     isolate: Isolate = None,
     json: Json = False,
@@ -94,7 +94,7 @@ def resume(
     trust: Trust = False,
     json: Json = False,
 ) -> None:
-    """Go on with a campaign, up to the limits it was started with or to larger ones.
+    """Resume a campaign, up to its original limits or larger ones.
 
     A campaign may be a stranger's: files and programs that it names run only with --subject or --trust.
     """
@@ -109,7 +109,7 @@ def status(
     holes: Annotated[bool, typer.Option("--holes", help="Also name the coverpoints that no case has hit.")] = False,
     json: Json = False,
 ) -> None:
-    """Show what a campaign has come to; it may be at work meanwhile."""
+    """Show the state of a campaign, which may be running."""
     db = Database(folder / FILE, readonly=True)
     with understood(db.path):
         summary = Watcher(db).summary()
@@ -132,7 +132,7 @@ def merge(
 @fuzz_app.command()
 @told
 def minimise(folder: Folder, subjects: Named = None, trust: Trust = False) -> None:
-    """Make every confirmed finding small, and write the smallest cases that hit every coverpoint to corpus.json.
+    """Shrink every confirmed finding, and write the smallest cases that hit every coverpoint to corpus.json.
 
     Files and programs that the campaign names run only with --subject or --trust.
     """

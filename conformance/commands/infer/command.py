@@ -26,7 +26,7 @@ def infer(
     shape: Annotated[str, typer.Option(help="M,N,K of a product, with `-o matmul_*`.")] = "256,256,2048",
     scales: Annotated[str, typer.Option(help=f"Scales of a product: {', '.join(SCALES)}.")] = "none",
 ) -> None:
-    """Say which profile a kernel follows, and for each choice the input that decides it.
+    """Find the profile that a kernel follows, and for each choice the input that decides it.
 
     Of a matrix product (`-o matmul_fp8` or `-o matmul_bf16`), a function of a file that runs in this process: its order
     of sums.

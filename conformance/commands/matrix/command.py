@@ -34,20 +34,20 @@ def matrix(
     ] = None,
     operation: Annotated[list[str] | None, typer.Option("--operation", "-o", help="Name or pattern.")] = None,
     profile: Annotated[
-        list[str] | None, typer.Option("--profile", "-p", help="Default: every profile but the stochastic one.")
+        list[str] | None, typer.Option("--profile", "-p", help="Default: every profile except the stochastic one.")
     ] = None,
     json: Annotated[Path | None, typer.Option("--json", help="Write the matrix as JSON.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown.")] = None,
     record: Annotated[
-        Path | None, typer.Option(help="Only run the peers and keep their answers in this folder.")
+        Path | None, typer.Option(help="Only run the peers and store their answers in this folder.")
     ] = None,
     recorded: Annotated[
         list[Path] | None,
-        typer.Option(help="Judge the answers in this folder, of another machine say. May be repeated."),
+        typer.Option(help="Judge the answers in this folder, for example from another machine. May be repeated."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Print the profiles too that a peer does not claim.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also print the profiles that a peer does not claim.")] = False,
 ) -> None:
-    """Compare every installed peer with every profile: where each first differs, and whether that is known.
+    """Compare every installed peer with every profile: the first difference of each, and whether it is known.
 
     Exit status: 0 when all differences are documented ones, 1 for a new or a vanished one, 3 when nothing ran. Peers
     that are not on PyPI are found in the folders of $REFNUM_PEERS.

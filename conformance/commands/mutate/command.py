@@ -167,7 +167,7 @@ def vectors(
     json_out: Annotated[Path | None, typer.Option("--json", help="Write all verdicts as JSON.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the page as Markdown.")] = None,
 ) -> None:
-    """List the frozen vectors that are the only one to kill a mutant; without a run, ask the vectors, and only them."""
+    """List the frozen vectors that alone kill a mutant; without a saved run, run only the vectors."""
     found = json.loads(run.read_text()) if run else _run_on_vectors(subject, file, sample, seed, workers)
     if json_out is not None:
         write_text(json_out, json.dumps(found, indent=1) + "\n")
@@ -192,7 +192,7 @@ def museum(
     workers: Workers = CORES,
     out: Annotated[Path | None, typer.Option(help="Write what became of each exhibit as JSON.")] = None,
 ) -> None:
-    """Build the real bugs of the field in our sources and check them; exit status 1 when one is not caught."""
+    """Rebuild bugs of public code in our sources and check them; exit status 1 if one is not caught."""
     shown = [e for e in EXHIBITS if any(fnmatchcase(e.name, n) for n in names or ["*"])]
     if not shown:
         raise ArgumentError(f"No exhibit is named {', '.join(names or [])}; see docs/guides/mutation.md.")

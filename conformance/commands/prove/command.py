@@ -34,20 +34,20 @@ EXIT_STOPPED, EXIT_NOTHING = 130, 3
 @told
 def prove(
     names: Annotated[list[str] | None, typer.Argument(help="Proofs by name or pattern; see --list.")] = None,
-    subject: Annotated[str, typer.Option("--subject", "-s", help="Who is proved: a subject's name.")] = "host",
+    subject: Annotated[str, typer.Option("--subject", "-s", help="The subject to prove.")] = "host",
     verify: Annotated[
-        list[Path] | None, typer.Option("--verify", help="Certificate whose chunks the model makes again.")
+        list[Path] | None, typer.Option("--verify", help="Certificate whose chunks the model recomputes.")
     ] = None,
     chunks: Annotated[str, typer.Option(help="With --verify: how many chunks, drawn by the seed, or `all`.")] = "1",
     chunk: Annotated[list[int] | None, typer.Option(help="With --verify: this chunk; may be repeated.")] = None,
     seed: Annotated[int | None, typer.Option(help="With --verify: seed of the draw; the clock when left out.")] = None,
     device: Annotated[bool, typer.Option("--device", help="With --verify: run the model on CuPy.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="List the proofs, and the certificates there are.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the proofs and the existing certificates.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for certificates.")] = OUT,
     state: Annotated[Path, typer.Option(help="Folder for the state of unfinished proofs.")] = STATE,
-    most: Annotated[int | None, typer.Option(min=1, help="Stop after so many chunks of each proof.")] = None,
+    most: Annotated[int | None, typer.Option(min=1, help="Stop after this many chunks of each proof.")] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Run even where a certificate is there and nothing changed.")
+        bool, typer.Option("--again", help="Run even if a certificate exists and nothing has changed.")
     ] = False,
     gpus: Annotated[
         str | None,

@@ -33,7 +33,8 @@ def everything(out: Console, report: Mapping[str, Any]) -> None:
             else:
                 like = ", ".join(bug["id"] for bug in record["bug_classes"]) or "no known bug class"
                 more.append(f"{result['variant']}  subject={result['subject']}  like {like}  {record['command']}")
-        if result["outcome"] in ("fault", "timeout", "compile-error"):
+        shown = any(record["words"] and record["words"] in result["words"] for record in result["failures"])
+        if result["outcome"] in ("fault", "timeout", "compile-error") and not shown:
             out.print(
                 f"\n[bold red]{result['outcome'].upper()}[/]  {escape(result['variant'])}  "
                 f"subject={escape(result['subject'])}\n  {escape(result['words'])}"

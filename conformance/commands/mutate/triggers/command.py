@@ -32,17 +32,17 @@ class Level(StrEnum):
 def triggers(
     operation: Annotated[list[str] | None, typer.Option("--operation", "-o", help="Name or pattern.")] = None,
     seed: Annotated[
-        list[int] | None, typer.Option(help="Seed of a draw, 0 if none is given; one that nobody has used is an exam.")
+        list[int] | None, typer.Option(help="Seed of a draw, 0 by default; a fresh seed makes an exam.")
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="Mutants of each operation and seed.")] = 100,
     level: Annotated[Level, typer.Option(help="Level of the check that judges them.")] = Level.STANDARD,
-    subject: Annotated[str, typer.Option("--subject", "-s", help="Kernels made wrong: on NumPy arrays.")] = MODEL,
-    largest: Annotated[int | None, typer.Option(min=1, help="Judge on no case of more elements than these.")] = None,
+    subject: Annotated[str, typer.Option("--subject", "-s", help="The kernels to break, on NumPy arrays.")] = MODEL,
+    largest: Annotated[int | None, typer.Option(min=1, help="Skip cases with more elements.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
-    mutant: Annotated[str | None, typer.Option(help="Only this one, seed:index; with one operation.")] = None,
+    mutant: Annotated[str | None, typer.Option(help="Only this mutant, seed:index; needs one operation.")] = None,
     json_out: Annotated[Path | None, typer.Option("--json", help="Write all verdicts as JSON.")] = None,
 ) -> None:
-    """Draw wrong kernels, right but where a drawn condition holds, and judge them; exit status 1 when one survives."""
+    """Draw kernels that are wrong only under a random condition, and judge them; exit status 1 if one survives."""
     names = tuple(one.name for one in select(operation))
     exam = Exam(names, tuple(seed or (0,)), count, level.value, subject, workers, largest)
     marked = list(sit(exam)) if mutant is None else [_one(exam, mutant)]
