@@ -6,6 +6,7 @@ change bits, so neither default is used.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -107,6 +108,12 @@ class Nvrtc:
 
     def compile(self, source: Source, options: tuple[str, ...], output: str) -> bytes:
         """Return the machine code or PTX; UnsupportedError with the first error of the compiler's log."""
+        with self.program(source, options) as program:
+            return self.read(program, output)
+
+    @contextlib.contextmanager
+    def program(self, source: Source, options: tuple[str, ...]) -> Iterator[ctypes.c_void_p]:
+        """Compile, and give the program while its outputs can be read; UnsupportedError as of `compile`."""
         program = ctypes.c_void_p()
         count = len(source.headers)
         names = (ctypes.c_char_p * count)(*(name.encode() for name, _ in source.headers))
@@ -120,9 +127,13 @@ class Nvrtc:
                 raise UnsupportedError(
                     f"NVRTC {self.version} could not compile {source.name}: {first.group(0) if first else log[:300]}"
                 )
-            return self._read(program, f"nvrtcGet{_OUTPUTS[output]}")
+            yield program
         finally:
             self.call("nvrtcDestroyProgram", ctypes.byref(program))
+
+    def read(self, program: ctypes.c_void_p, output: str) -> bytes:
+        """Return the machine code or PTX of a compiled program."""
+        return self._read(program, f"nvrtcGet{_OUTPUTS[output]}")
 
     def _read(self, program: ctypes.c_void_p, function: str) -> bytes:
         size = ctypes.c_size_t()

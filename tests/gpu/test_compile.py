@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,32 @@ except UnsupportedError as error:
     pytest.skip(f"no kernel was compiled: {error}", allow_module_level=True)
 
 KERNELS = build.kernel_names()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ptx_of_the_same_compilation() -> Iterator[None]:
+    """Keep the PTX that machine code was made from: to compile it again takes half as long as the machine code."""
+    compiles, kept = build.Nvrtc.compile, {}
+
+    def once(self: build.Nvrtc, source: build.Source, options: tuple[str, ...], output: str) -> bytes:
+        key = source.digest, " ".join(options).replace("=sm_", "=compute_")
+        if output == "ptx":
+            return kept.pop(key, None) or compiles(self, source, options, output)
+        with self.program(source, options) as program:
+            kept[key] = self.read(program, "ptx")
+            return self.read(program, output)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build.Nvrtc, "compile", once)
+        yield
+
+
+def test_machine_code_is_made_from_the_ptx_of_the_same_options() -> None:
+    compiler, source, macros = build.nvrtc(), build.read_source("encode_elements"), defines("encode_elements")
+    with compiler.program(source, build.options(defines=macros)) as program:
+        of_machine_code = compiler.read(program, "ptx")
+    with compiler.program(source, build.options(output="ptx", defines=macros)) as program:
+        assert compiler.read(program, "ptx") == of_machine_code
 
 
 def defines(name: str) -> tuple[str, ...]:
@@ -52,6 +79,19 @@ ESTIMATES = {"dge": r"(lg2|ex2)\.approx\.ftz\.f32"}
 """Kernels with instructions that are not exact, whose results others correct."""
 
 
+@pytest.mark.parametrize(("name", "macros", "function"), SHIPPED, ids=str)
+def test_machine_code(name: str, macros: tuple[str, ...], function: str) -> None:
+    image = build.compiled(name, defines=macros).read_bytes()
+    assert image[:4] == b"\x7fELF" and function.encode() in image
+    # a function that needs local memory has a section of that name
+    assert b".nv.local." + function.encode() not in image
+    found = frames(image)
+    assert any(function in each for each in found)
+    most = INDEXED.get(name, 0)
+    spilled = {each: stack for each, stack in found.items() if function in each and stack > most}
+    assert spilled == {}, "registers are spilled"
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_ptx(name: str) -> None:
     text = build.compiled(name, output="ptx", defines=defines(name)).read_text(errors="replace")
@@ -69,19 +109,6 @@ def test_ptx(name: str) -> None:
     own = name in INDEXED
     assert own or (".local" not in code and "__local_depot" not in code), "an array went to local memory"
     assert ".approx" not in code
-
-
-@pytest.mark.parametrize(("name", "macros", "function"), SHIPPED, ids=str)
-def test_machine_code(name: str, macros: tuple[str, ...], function: str) -> None:
-    image = build.compiled(name, defines=macros).read_bytes()
-    assert image[:4] == b"\x7fELF" and function.encode() in image
-    # a function that needs local memory has a section of that name
-    assert b".nv.local." + function.encode() not in image
-    found = frames(image)
-    assert any(function in each for each in found)
-    most = INDEXED.get(name, 0)
-    spilled = {each: stack for each, stack in found.items() if function in each and stack > most}
-    assert spilled == {}, "registers are spilled"
 
 
 def frames(image: bytes) -> dict[str, int]:
@@ -180,8 +207,21 @@ def test_named_errors(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     assert not list((tmp_path / "cache").iterdir())
 
 
+QUICKLY = ("--Ofast-compile=max",)
+"""Without most optimisations, in a fifth of the time; an instruction that an architecture lacks is refused as well."""
+LATER = {"quantize_nvfp4", "hadamard_quantize_nvfp4"}
+"""Kernels that convert to E4M3 by hardware, which sm_80 lacks."""
+
+
+@pytest.mark.parametrize("more", [QUICKLY, pytest.param((), marks=pytest.mark.slow)], ids=["quickly", "as shipped"])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100a"])
-def test_other_architectures(arch: str) -> None:
-    later = {"quantize_nvfp4", "hadamard_quantize_nvfp4"}  # which convert to E4M3 by hardware
-    for name in KERNELS if arch != "sm_80" else set(KERNELS) - later:
-        assert build.compiled(name, arch, defines=defines(name)).stat().st_size > 0
+def test_other_architectures(arch: str, more: tuple[str, ...]) -> None:
+    for name in KERNELS if arch != "sm_80" else sorted(set(KERNELS) - LATER):
+        image = build.compiled(name, arch, defines=defines(name), flags=(*build.FLAGS, *more))
+        assert image.stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", sorted(LATER))
+def test_what_an_architecture_lacks_is_refused(name: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"{name}\.cu"):
+        build.compiled(name, "sm_80", defines=defines(name), flags=(*build.FLAGS, *QUICKLY))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from refnum.errors import ArgumentError
 from refnum.gpu import emulate
-from refnum.gpu.emulate import EmulationError, arrays
+from refnum.gpu.emulate import EmulationError, arrays, build
 from refnum.gpu.emulate.source import CompileError
 
 if not emulate.available()[0]:
@@ -251,3 +252,15 @@ def test_threads_register_arrays_while_others_look_at_all_of_them() -> None:
     for thread in threads:
         thread.join()
     assert not failed
+
+
+def test_the_header_of_every_unit_is_read_once_a_machine(tmp_path: Path) -> None:
+    command, (version, _) = build.compiler()
+    if "clang" in version:
+        pytest.skip("clang takes no precompiled header for an #include")
+    (tmp_path / "unit.cpp").write_text(f'#include "{build.HEADER}"\n')
+    folder = build.precompiled_header()
+    flags = [*build.COMMON, *build.KERNEL_FLAGS, f"-ffile-prefix-map={tmp_path}/=", f"-I{folder}", f"-I{build.MACHINE}"]
+    words = [*command, *flags, "-H", "-c", "unit.cpp", "-o", "unit.o"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[0] == f"! {folder}/{build.HEADER}.gch"
