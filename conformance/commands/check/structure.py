@@ -240,21 +240,13 @@ def _in_other_shapes(engine: Asking, subject: Subject, asked: Asked, tally: Tall
 
 
 def _pin_down(engine: Asking, subject: Subject, asked: Asked, tally: Tally, called: Called) -> None:
-    """Ask every level of a refused form alone, once, and then all of them that are answered together.
-
-    Where it is known which of its levels are refused, all the others are asked together first: where that is answered,
-    none of them is to blame.
-    """
+    """Ask every level of a refused form alone, once, and then all of them that are answered together."""
     row, form = asked.row, form_of(asked.row)
     if len(form) == 1:
         tally.coverage.forms.setdefault(_words(form), called.words)
         return
     plain = {name: _plain(name, level, form) for name, level in row.items()}
     out = {name: level for name, level in form.items() if name == "out"}
-    others = {name: level for name, level in form.items() if _words({name: level}) not in tally.coverage.forms}
-    known = out.keys() <= others.keys() and 0 < len(others) < len(form)
-    if known and _ask(engine, subject, asked, {**plain, **others}, tally, ""):
-        return
     answered = dict(out)
     for name, level in form.items():
         one = {name: level}
