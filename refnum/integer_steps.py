@@ -6,7 +6,7 @@ import numpy as np
 
 from .arrays import Array, contiguous, require_array, require_below, require_codes
 from .errors import DtypeError, ShapeError
-from .softfloat import INF, SIGN, add, multiply, subtract
+from .softfloat import INF, SIGN, _by_chunks, multiply, subtract
 
 _MAGNITUDE, _WHOLE = np.uint32(0x7FFFFFFF), np.uint32(0x4B000000)
 """2**23, from which on all float32 numbers are whole."""
@@ -14,11 +14,18 @@ _MAGNITUDE, _WHOLE = np.uint32(0x7FFFFFFF), np.uint32(0x4B000000)
 
 def rounded(bits: Array) -> Array:
     """The whole float32 number nearest to each, ties to even, with its sign."""
+    return _by_chunks(_rounded, bits)
+
+
+def _rounded(bits: Array) -> Array:
     magnitude = bits & _MAGNITUDE
-    small = magnitude < _WHOLE
-    base = np.full_like(magnitude, _WHOLE)
-    whole = subtract(add(np.where(small, magnitude, np.uint32(0)), base), base)
-    return np.where(small, whole, magnitude) | (bits & SIGN)
+    down = np.clip(np.int32(150) - (magnitude >> np.uint32(23)).astype(np.int32), np.int32(1), np.int32(25))
+    down = down.astype(np.uint32)
+    significand = (magnitude & np.uint32(0x7FFFFF)) | np.uint32(0x800000)  # 25 places drop it, with a false lead too
+    odd = (significand >> down) & np.uint32(1)
+    whole = (significand + (np.uint32(1) << (down - np.uint32(1))) - np.uint32(1) + odd) >> down
+    exact = whole.astype(np.float32).view(np.uint32)  # at most 2**23
+    return np.where(magnitude < _WHOLE, exact, magnitude) | (bits & SIGN)
 
 
 def _ordered(bits: Array) -> Array:
@@ -60,11 +67,9 @@ def restored(codes: Array, scales: Array, zeros: Array | None) -> Array:
     one = tuple(scales.shape) == (1,)
     if not one and (scales.ndim != 2 or scales.shape[0] != m or not scales.shape[1] or k % scales.shape[1]):
         raise ShapeError(f"scales has shape {tuple(scales.shape)}; allowed are (1,) and [{m}, G], G a divisor of {k}")
-    size = k if one else k // scales.shape[1]
-    wide = np.broadcast_to(
-        contiguous(scales).view(np.uint32)[..., None], (1 if one else m, 1 if one else k // size, size)
-    )
-    number = _numbers(codes, signed=zeros is None).reshape(m, -1, size) if size else np.zeros((m, 0, 1), np.uint32)
+    groups = 1 if one else scales.shape[1]
+    wide = contiguous(scales).view(np.uint32).reshape(1 if one else m, groups, 1)
+    number = _numbers(codes, signed=zeros is None).reshape(m, groups, k // groups)
     if zeros is not None:
         require_array("zeros", zeros)
         if tuple(zeros.shape) != tuple(scales.shape) or zeros.dtype not in (np.uint8, np.float32):
@@ -72,7 +77,7 @@ def restored(codes: Array, scales: Array, zeros: Array | None) -> Array:
                 f"zeros is {zeros.dtype} {tuple(zeros.shape)}; allowed are uint8 and float32 of the scales' shape"
             )
         place = _numbers(zeros, False) if zeros.dtype == np.uint8 else contiguous(zeros).view(np.uint32)
-        number = subtract(number, np.broadcast_to(place[..., None], wide.shape))
+        number = subtract(number, place.reshape(wide.shape))
     return multiply(number, wide).reshape(m, k).view(np.float32)
 
 

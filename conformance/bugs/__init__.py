@@ -27,6 +27,7 @@ from . import (
     scales,
     special,
     tetrajet,
+    tetrajet_v2,
 )
 from .tools import Outputs, Rule, on_codes
 
@@ -38,10 +39,15 @@ MATMUL = ("matmul_fp8",)
 NVFP4 = ("*_nvfp4",)
 ROTATED = ("hadamard*",)
 TETRAJET = ("quantize_tetrajet", "q_ema")
+V2, V2_READ = ("quantize_tetrajet_v2",), ("dequantize_tetrajet_v2",)
 LUQ, RADIX4 = ("luq",), ("radix4",)
 DGE, OCC = ("dge",), ("occ",)
 SAWB, AFFINE, KEEP, QAT = ("sawb",), ("int4_affine", "efficient_qat"), ("int4_keep_two",), ("llm_qat",)
+INT4_READ, LLM_FP4 = ("dequantize_int4",), ("llm_fp4",)
 SCALES = ("a_scales", "b_scales")
+EXACT = frozenset({*TETRAJET, *V2, *V2_READ, *INT4_READ})
+"""Operations that only rules which name them, or all, are for: they have no profile, which rules of all quantisers
+change, and no scale bytes, which those of all that dequantise do."""
 BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
 
 WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
@@ -153,7 +159,17 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "E4M3_TOP_IS_NAN": ((("decode_e4m3", "decode_element", "dequantize_fp8_tiles"), decoding.top_is_number),),
     "NIBBLE_ORDER": (
         (
-            ("quantize_mxfp4", "fp8_to_mxfp4", "mxfp4_*", "dequantize_mxfp4", *LUQ, "*radix4", "dequantize_luq"),
+            (
+                "quantize_mxfp4",
+                "fp8_to_mxfp4",
+                "mxfp4_*",
+                "dequantize_mxfp4",
+                *LUQ,
+                "*radix4",
+                "dequantize_luq",
+                *V2,
+                *V2_READ,
+            ),
             decoding.nibbles_swapped,
         ),
         (("codes_to_packed",), moving.other_nibble_order),
@@ -228,6 +244,21 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "QEMA_TIE_DOWN": ((TETRAJET[1:], tetrajet.tie_stays),),
     "QEMA_SIGN_LOST": ((TETRAJET[1:], tetrajet.sign_of_average_lost),),
     "QEMA_ZERO_MOVES": ((TETRAJET[1:], tetrajet.zero_moves),),
+    "V2_ONE_DIVISION": ((V2, tetrajet_v2.one_division),),
+    "V2_DIVIDED": ((V2, tetrajet_v2.divided),),
+    "V2_SCALES_IN_TURN": ((V2, tetrajet_v2.scales_in_turn),),
+    "V2_NAN_IN_MAXIMUM": ((V2, tetrajet_v2.nan_in_maximum),),
+    "V2_ZERO_SCALE": ((V2, tetrajet_v2.zero_scale),),
+    "V2_SCALE_NOT_ZERO": ((V2, tetrajet_v2.scale_not_zero),),
+    "V2_ELEMENT_TIES_AWAY": ((V2, tetrajet_v2.ties_away),),
+    "V2_NOISE_IGNORED": ((V2, tetrajet_v2.ignored),),
+    "V2_NOISE_OF_ROWS": ((V2, tetrajet_v2.of_rows),),
+    "V2_NOISE_STATE_OF_EACH": ((V2, tetrajet_v2.of_each),),
+    "V2_NOISE_LOW_BITS": ((V2, tetrajet_v2.low_bits),),
+    "V2_NOISE_UNBOUNDED": ((V2, tetrajet_v2.unbounded),),
+    "V2_NOISE_WITHOUT_STEP": ((V2, tetrajet_v2.without_step),),
+    "V2_PRODUCT_IN_TURN": ((V2_READ, tetrajet_v2.product_in_turn),),
+    "V2_SCALE_OF_GROUP": ((V2_READ, tetrajet_v2.scale_of_group),),
     "LUQ_KEEPS_ON_EQUAL": ((LUQ, logarithmic.with_levels(logarithmic.kept_on_equal)),),
     "LUQ_WORD_REVERSED": ((LUQ, logarithmic.with_levels(logarithmic.word_reversed)),),
     "LUQ_ONE_WORD": ((LUQ, logarithmic.with_levels(logarithmic.one_word)),),
@@ -282,6 +313,19 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "QAT_OTHER_RULE": ((QAT, integer.other_rule),),
     "QAT_OTHER_VECTOR": ((QAT, integer.other_vector),),
     "QAT_WITHOUT_EPSILON": ((QAT, integer.without_epsilon),),
+    "INT4_UNSIGNED": ((INT4_READ, integer.unsigned),),
+    "INT4_ZERO_ADDED": ((INT4_READ, integer.zero_added),),
+    "INT4_ZERO_SCALED_ALONE": ((INT4_READ, integer.zero_scaled_alone),),
+    "INT4_ZERO_SIGNED": ((INT4_READ, integer.zero_signed),),
+    "INT4_SCALE_OF_NEIGHBOUR": ((INT4_READ, integer.scale_of_neighbour),),
+    "FP4_TIES_AWAY": ((LLM_FP4, integer.fp4_rounding(integer.away)),),
+    "FP4_TRUNCATED": ((LLM_FP4, integer.fp4_rounding(np.trunc)),),
+    "FP4_BY_SCALE": ((LLM_FP4, integer.by_scale),),
+    "FP4_NOT_CLIPPED": ((LLM_FP4, integer.not_clipped),),
+    "FP4_ZERO_SIGN_LOST": ((LLM_FP4, integer.zero_sign_lost),),
+    "FP4_NAN_AS_ZERO": ((LLM_FP4, integer.nan_as_zero),),
+    "FP4_OTHER_WIDTH": ((LLM_FP4, integer.other_width),),
+    "FP4_FIRST_MAXVAL": ((LLM_FP4, integer.first_maxval),),
     "PRODUCT_TERM_BITS": tuple((MATMUL, products.stepped(products.Step(bits, bits))) for bits in (12, 14)),
     "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True, nearest_result=True))),),
     "PRODUCT_NORMALISED": ((MATMUL, products.stepped(products.Step(normalised=True))),),
@@ -308,8 +352,8 @@ def wrong_answers(note: str, case: Case, golden: Outputs) -> list[Outputs]:
 
 
 def asked_of(patterns: Iterable[str], operation: str) -> bool:
-    """Whether a rule is for an operation; those of TetraJet have no profile, which rules of all quantisers change."""
-    if operation in TETRAJET:
+    """Whether a rule is for an operation."""
+    if operation in EXACT:
         return operation in patterns or "*" in patterns
     return any(fnmatchcase(operation, pattern) for pattern in patterns)
 

@@ -7,6 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from refnum.arrays import float32_bits
+from refnum.codec import decode_table, encode_bits
+from refnum.formats import E2M1
+from refnum.llm_quantisers import _binades
+from refnum.profiles import HOPPER
 
 from ..cases.case import Case
 from .tools import Outputs, Rule, changed
@@ -253,3 +257,119 @@ def other_vector(case: Case, golden: Outputs) -> Outputs | None:
 def other_rule(case: Case, golden: Outputs) -> Outputs | None:
     """The symmetric quantiser for the other one, and the other way round."""
     return changed(case, symmetric=not case.params["symmetric"])
+
+
+def _wide(case: Case, part: np.ndarray) -> np.ndarray:
+    """Numbers of groups, of the tensor where there is one, for each element, float32 [M, K]."""
+    m, k = case.inputs["codes"].shape
+    grid = part.reshape(1, 1) if part.ndim == 1 else part
+    return np.broadcast_to(np.repeat(grid.astype(np.float32), k // max(1, grid.shape[1]), axis=1), (m, k))
+
+
+def _restored(case: Case, codes: np.ndarray, scales: np.ndarray | None = None) -> Outputs:
+    scale = _wide(case, case.inputs["scales"] if scales is None else scales)
+    values = (codes.astype(np.float32) * scale).astype(np.float32)
+    return {"values": np.where(np.isnan(values), np.float32(np.nan), values)}
+
+
+def _zeros(case: Case) -> np.ndarray:
+    return _wide(case, case.inputs["zeros"])
+
+
+def unsigned(case: Case, golden: Outputs) -> Outputs | None:
+    """Codes without zero points are read as 0 to 15."""
+    return None if "zeros" in case.inputs else _restored(case, case.inputs["codes"])
+
+
+def zero_added(case: Case, golden: Outputs) -> Outputs | None:
+    """The zero point is added."""
+    return _restored(case, case.inputs["codes"].astype(np.float32) + _zeros(case)) if "zeros" in case.inputs else None
+
+
+def zero_scaled_alone(case: Case, golden: Outputs) -> Outputs | None:
+    """The scaled zero point is taken from the scaled code: two products, and a difference that is rounded last."""
+    if "zeros" not in case.inputs:
+        return None
+    scale = _wide(case, case.inputs["scales"])
+    values = (case.inputs["codes"].astype(np.float32) * scale - _zeros(case) * scale).astype(np.float32)
+    return {"values": np.where(np.isnan(values), np.float32(np.nan), values)}
+
+
+def zero_signed(case: Case, golden: Outputs) -> Outputs | None:
+    """Codes beside zero points are read in two's complement."""
+    if "zeros" not in case.inputs:
+        return None
+    codes = case.inputs["codes"].astype(np.float32)
+    return _restored(case, np.where(codes > 7, codes - 16, codes) - _zeros(case))
+
+
+def scale_of_neighbour(case: Case, golden: Outputs) -> Outputs | None:
+    """Each group has the scale of the next one."""
+    scales = case.inputs["scales"]
+    return changed(case, scales=np.ascontiguousarray(np.roll(scales, -1, axis=-1)))
+
+
+def _fp4(case: Case, round_: Round = np.rint, clip: bool = True) -> Outputs:
+    """LLM-FP4 with another rounding, or without the clip: each row under its largest number."""
+    x, width = _x(case), int(case.params["exponent_bits"])
+    count, scale, binade = (np.zeros(x.shape, np.float32) for _ in range(3))
+    for row, top in enumerate(np.broadcast_to(case.inputs["maxval"], len(x))):
+        starts, scales = (np.array(part, np.uint32) for part in _binades(int(top.view(np.uint32)), width))
+        size = np.minimum(np.abs(x[row]), top) if clip else np.abs(x[row])
+        binade[row] = np.searchsorted(starts, size.view(np.uint32), side="right")
+        scale[row] = scales.view(np.float32)[binade[row].astype(np.int64)]
+        count[row] = round_(size / scale[row])
+    return _fp4_coded(x, count + binade * (1 << 3 - width), count * scale)
+
+
+def _fp4_coded(x: np.ndarray, codes: np.ndarray, values: np.ndarray) -> Outputs:
+    nan, sign = np.isnan(x), np.signbit(x).astype(np.uint8) << np.uint8(3)
+    whole = np.minimum(np.where(nan, 7, codes), 7).astype(np.uint8)
+    signed = np.copysign(values, x).astype(np.float32)
+    return {"codes": np.where(nan, whole, whole | sign), "values": np.where(nan, np.float32(np.nan), signed)}
+
+
+def fp4_rounding(rounded: Round) -> Rule:
+    """Return the rule of a kernel that rounds a quotient otherwise."""
+    return lambda case, golden: _fp4(case, rounded)
+
+
+def not_clipped(case: Case, golden: Outputs) -> Outputs | None:
+    """A number above the largest one keeps its value; its code is the largest."""
+    return _fp4(case, clip=False) if np.isfinite(_x(case)).all() else None
+
+
+def by_scale(case: Case, golden: Outputs) -> Outputs | None:
+    """Numbers are rounded to whole or E2M1 numbers of the scale that makes the largest one maxval."""
+    x = _x(case)
+    tops = np.broadcast_to(case.inputs["maxval"], len(x))[:, None]
+    two = case.params["exponent_bits"] == 2
+    scale = (tops / np.float32(6 if two else 7)).astype(np.float32)
+    size = np.minimum(np.abs(x), tops) / scale
+    if not two:
+        return _fp4_coded(x, np.rint(size), np.rint(size) * scale)
+    codes = encode_bits(E2M1, np.ascontiguousarray(size, np.float32).view(np.uint32), 0, HOPPER)
+    return _fp4_coded(x, codes, np.asarray(decode_table(E2M1), np.uint32).view(np.float32)[codes] * scale)
+
+
+def zero_sign_lost(case: Case, golden: Outputs) -> Outputs | None:
+    """A value of 0 has no sign."""
+    values = golden["values"]
+    return {**golden, "values": np.where(values == 0, np.float32(0), values)}
+
+
+def nan_as_zero(case: Case, golden: Outputs) -> Outputs | None:
+    """A NaN has the code 0 and the value 0."""
+    nan = np.isnan(_x(case))
+    codes, values = np.where(nan, np.uint8(0), golden["codes"]), np.where(nan, np.float32(0), golden["values"])
+    return {"codes": codes, "values": values}
+
+
+def other_width(case: Case, golden: Outputs) -> Outputs | None:
+    """The other number of exponent bits."""
+    return changed(case, exponent_bits=3 - int(case.params["exponent_bits"]))
+
+
+def first_maxval(case: Case, golden: Outputs) -> Outputs | None:
+    """Every row has the largest number of the first one."""
+    return changed(case, maxval=case.inputs["maxval"][:1].copy()) if len(case.inputs["maxval"]) > 1 else None

@@ -14,7 +14,7 @@ from .draw.bits import float_bits
 from .geometry import splits_of
 from .operation import OPERATIONS
 
-WHOLE = frozenset({"tensor_amax", "alpha"})
+WHOLE = frozenset({"tensor_amax", "alpha", "maxval"})
 """Inputs that belong to the whole tensor, which no cut touches."""
 ELEMENTS = ("x", "gate", "up", "grad", "rbits", "r_under", "r_log", "codes", "packed", "a", "b", "w", "ema")
 
@@ -96,7 +96,7 @@ def take_rows(case: Case, start: int, stop: int) -> Case:
     inputs = {}
     for name, array in case.inputs.items():
         step = tall if name == "scales" else 1
-        inputs[name] = array if name in WHOLE else array[start // step : -(-stop // step)]
+        inputs[name] = array if name in WHOLE and array.size == 1 else array[start // step : -(-stop // step)]
     params = {}
     if case.params.get("splits") is not None:
         params["splits"] = _cut_splits(splits_of(case, shape(case)[0]), start, stop)
@@ -118,8 +118,10 @@ def take_columns(case: Case, start: int, stop: int) -> Case:
     inputs = {}
     wide = _scale_unit(case)[1]
     for name, array in case.inputs.items():
-        if name == "scales":
+        if name in ("scales", "zeros") and array.ndim == 2:
             inputs[name] = array[:, start // wide : -(-stop // wide)]
+        elif name == "outer":
+            inputs[name] = array[:, start // TILE : -(-stop // TILE)]
         elif name in ELEMENTS:
             per = 2 if name == "packed" else 1
             inputs[name] = array[..., start // per : stop // per]

@@ -21,12 +21,15 @@ OPERANDS: dict[str, str] = {
     "weights": "values", "rbits": "bits", "codes": "codes", "packed": "packed", "scales": "scales", "payload": "bytes",
     "a": "codes", "b": "codes", "a_scales": "scales", "b_scales": "scales", "row_map": "index", "stored": "scales",
     "counter": "index", "key": "index", "keys": "index", "tensor_amax": "values", "w": "values",
-    "ema": "values", "alpha": "values", "r_under": "bits", "r_log": "bits",
+    "ema": "values", "alpha": "values", "r_under": "bits", "r_log": "bits", "outer": "values", "maxval": "values", "zeros": "bytes",
 }  # fmt: skip
 """Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
 
 WORDS: dict[str, int] = {"r_under": 24, "r_log": 23}
 """Random words that are inputs by themselves, not the bits of a profile's rounding -> their bits (N23.3)."""
+
+STEADY = frozenset({"maxval"})
+"""Inputs of which most numbers are refused, so that a call with other data keeps them."""
 
 MX_ELEMENTS = tuple(refnum.MX_ELEMENTS)
 FLOAT_INPUTS = ("float32", "bfloat16", "float16")
@@ -36,6 +39,11 @@ FLOAT_OUTPUTS = ("float32", "bfloat16")
 def is_random(name: str) -> bool:
     """Whether an array argument holds random bits."""
     return OPERANDS.get(name) == "bits"
+
+
+def is_kept(name: str, array: Any) -> bool:
+    """Whether a call with other data keeps an input: indices, random bits, and `STEADY` ones."""
+    return array.dtype.kind == "i" or is_random(name) or name in STEADY
 
 
 @dataclass(frozen=True)

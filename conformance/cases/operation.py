@@ -53,14 +53,16 @@ _MX_ELEMENT = Blocks("@element", 32)
 _NVFP4 = "model-on-cupy-nvfp4"
 _ROTATION = "model-on-cupy-rotation"
 _TETRAJET = "model-on-cupy-tetrajet"
+_TWO_SCALES = Blocks("E2M1", 128)
 _MXFP4_DOWN = (Output("packed", "packed", "E2M1", "down32"), Output("scales", "scales", "E8M0"))
 _DOWN = {("axis", 0): _MXFP4_DOWN}
+_METHODS = "model-on-cupy-methods"
 _LOGARITHMIC = "model-on-cupy-logarithmic"
 _RADIX4 = {"n0": (-5,), "phase": ("even", "odd")}
 _ESTIMATORS = "model-on-cupy-estimators"
 _FUSED = "model-on-cupy-fused"
 _INTEGER = "model-on-cupy-integer"
-_INT4_TENSOR, _INT4_GROUPS = Blocks("INT4", 1), Blocks("INT4", 32)
+_INT4_TENSOR, _INT4_GROUPS, _E2M1_ALONE = Blocks("INT4", 1), Blocks("INT4", 32), Blocks("E2M1", 1)
 
 _TABLE = (
     Operation("quantize_mxfp4", "N5", "blocks", ("x",), _MXFP4, {"input": FLOAT_INPUTS}, profiled=True,
@@ -100,6 +102,13 @@ _TABLE = (
               proof=_TETRAJET),
     Operation("q_ema", "N24", "tetrajet", ("w", "ema"), _MXFP4,
               {"axis": (1, 0), "rule": tetrajet.RULES, "input": FLOAT_OUTPUTS}, other_outputs=_DOWN, proof=_TETRAJET),
+    Operation("quantize_tetrajet_v2", "N24", "tetrajet_v2", ("x",),
+              (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("outer", "values")),
+              {"seed": (None, 20251027), "input": FLOAT_INPUTS}, reads=NVFP4, rounds_to=_TWO_SCALES, unit=128, dear=4,
+              proof=_METHODS),
+    Operation("dequantize_tetrajet_v2", "N24", "tetrajet_v2", ("packed", "scales", "outer"), _VALUES,
+              {"dtype": FLOAT_OUTPUTS}, kinds={"scales": "codes"}, reads=NVFP4, rounds_to=_TWO_SCALES, unit=128,
+              proof=_METHODS),
     Operation("luq", "N23", "logarithmic", ("x", "r_under", "r_log"),
               (Output("packed", "packed", "E3M0"), Output("alpha", "values")),
               {"divisor": (64, 128, 16), "step": ("real", "power_of_two"), "input": FLOAT_OUTPUTS},
@@ -132,6 +141,11 @@ _TABLE = (
     Operation("llm_qat", "N26", "integer", ("x",), (Output("codes", "index"), Output("values", "values")),
               {"bits": (4, 8), "symmetric": (True, False), "layerwise": (False, True), "input": FLOAT_OUTPUTS},
               reads=_INT4_TENSOR, rounds_to=_INT4_TENSOR, proof=_INTEGER),
+    Operation("dequantize_int4", "N26", "integer", ("codes", "scales"), _VALUES, kinds={"scales": "values"},
+              optional=("zeros",), reads=_INT4_GROUPS, rounds_to=_INT4_GROUPS, dear=2, proof=_METHODS),
+    Operation("llm_fp4", "N26", "integer", ("x", "maxval"), (Output("codes", "bytes"), Output("values", "values")),
+              {"exponent_bits": (2, 1), "input": FLOAT_OUTPUTS}, reads=_E2M1_ALONE, rounds_to=_E2M1_ALONE, dear=4,
+              proof=_METHODS),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},

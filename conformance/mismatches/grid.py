@@ -108,9 +108,9 @@ def _input(case: Case, where: tuple[int, ...]) -> Fraction | None:
         return _exact(_FLOATS[array.dtype.name], int(float_bits(np.ascontiguousarray(array[where])).reshape(-1)[0]))
     packed = "packed" in case.inputs
     codes = unpack_nibbles(case.inputs["packed"]) if packed else case.inputs["codes"]
-    exact = _exact("E2M1" if packed else str(case.params.get("element", "E4M3")), int(codes[where]))
+    exact = _exact(OPERATIONS[case.operation].reads.format(case.params).name, int(codes[where]))
     scales = case.inputs.get("scales")
-    if scales is None or exact is None:
+    if scales is None or exact is None or OPERATIONS[case.operation].kind("scales") != "scales":
         return exact
     scale = _exact("E8M0", int(scales[where[0], where[1] // (32 if packed else 128)]))
     return None if scale is None else exact * scale

@@ -17,6 +17,7 @@ from refnum.errors import RefnumError
 from refnum.explanation import EXPLAINED
 from refnum.formats import Format, get_format
 
+from ..cases import crop
 from ..cases.case import Case, plain
 from ..cases.draw.bits import float_bits
 from ..cases.entry import Output, is_random
@@ -204,11 +205,16 @@ def _inputs(output: Output, case: Case, index: tuple[int, ...]) -> list[dict[str
     return rows
 
 
+def _width(array: np.ndarray, case: Case) -> int:
+    """Elements of a row that one number of an array stands for: a group of those under a float scale."""
+    return max(1, crop.shape(case)[1] // max(1, array.shape[1]))
+
+
 def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> dict[str, str] | None:
     if OPERATIONS[case.operation].scalar:
         return _scalar_input(name, array, case, where)
     row, column = where
-    if name == "scales" and array.ndim == 2:
+    if name == "scales" and array.ndim == 2 and array.dtype == np.uint8:
         tall, wide = case.params.get("tile", (1, OPERATIONS[case.operation].reads.width))
         scale = "E4M3" if OPERATIONS[case.operation].kinds.get(name) == "codes" else "E8M0"
         return code_text(get_format(scale), int(array[row // tall, column // wide]))
@@ -217,7 +223,7 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> 
     if name == "codes":
         return code_text(OPERATIONS[case.operation].reads.format(case.params), int(array[row, column]))
     if array.dtype.name in _FLOATS:
-        place = (0,) if array.shape == (1,) else (row,) if array.ndim == 1 else (row, column)
+        place = (0,) if array.shape == (1,) else (row,) if array.ndim == 1 else (row, column // _width(array, case))
         return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[place]))
     if array.ndim == 2 and is_random(name):
         return {"bits": f"0x{int(array[row, column]):02X}", "fields": "", "value": str(int(array[row, column]))}

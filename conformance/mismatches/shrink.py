@@ -65,7 +65,7 @@ def weight(case: Case) -> tuple[int, int, int, int]:
     for name in case.inputs:
         flat = crop.patterns(case, name)
         total += flat.size
-        if name == "scales":
+        if name == "scales" and case.inputs[name].dtype == np.uint8:
             distance += int(np.abs(flat.astype(np.int64) - 127).sum())
         else:
             nonzero += int(np.count_nonzero(flat))
@@ -209,7 +209,8 @@ class Scales(Shrinker):
 
     def propose(self, search: Search) -> Iterator[Case]:
         """Yield cases with plainer scale bytes."""
-        if "scales" not in search.best.inputs or not crop.croppable(search.best):
+        scales = search.best.inputs.get("scales")
+        if scales is None or scales.dtype != np.uint8 or not crop.croppable(search.best):
             return
         flat = crop.patterns(search.best, "scales")
         finite = flat[flat != 255]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..cases.case import Case, plain
-from ..cases.entry import is_random
+from ..cases.entry import is_kept
 from ..cases.same_bytes import name_of
 from ..subjects.calls.call import NO_ROOM, other_data
 
@@ -32,7 +32,7 @@ def on_same_shapes(case: Case) -> Iterator[Case]:
     yield replace(turned, domain=None, label="the same shapes, other data")
     for fill in (0, 1):
         inputs = {
-            name: array if array.dtype.kind == "i" or is_random(name) else np.full(array.shape, fill, array.dtype)
+            name: array if is_kept(name, array) else np.full(array.shape, fill, array.dtype)
             for name, array in turned.inputs.items()
         }
         yield replace(turned, inputs=inputs, domain=None, label=f"the same shapes, filled with {fill}")

@@ -53,8 +53,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N24.8": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
     "N24.9": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
     "N24.10": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
-    "N24.11": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
-    "N24.12": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
     "N24.13": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
     "N24.14": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
     "N24.15": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
@@ -67,9 +65,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N23.14": ("informative", "tests/refnum/test_logarithmic.py"),
     "N25.5": ("a function without vectors", "tests/refnum/test_estimators.py"),
     "N25.6": ("informative", "tests/refnum/test_estimators.py"),
-    "N26.4": ("no operation with vectors", "tests/refnum/test_integer.py"),
     "N26.6": ("informative", "tests/refnum/test_integer.py"),
-    "N26.7": ("no operation with vectors", "tests/refnum/test_llm_quantisers.py"),
     "N26.9": ("informative", "tests/refnum/test_llm_quantisers.py"),
     "N19.10": ("informative", "tests/refnum/test_captured_products.py"),
 }

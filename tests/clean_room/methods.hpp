@@ -3,9 +3,11 @@
 #include "estimators.hpp"
 #include "hadamard.hpp"
 #include "integer.hpp"
+#include "llm_fp4.hpp"
 #include "logarithmic.hpp"
 #include "nvfp4.hpp"
 #include "tetrajet.hpp"
+#include "tetrajet_v2.hpp"
 #include "vectors.hpp"
 
 using Answers = std::vector<Matrix>;  // in the order of the outputs in the table of `operations.hpp`
@@ -77,6 +79,17 @@ inline Answers to_tetrajet(const Vector& v) {
     return {pack(found.codes), found.scales};
 }
 
+inline Answers to_tetrajet_v2(const Vector& v) {
+    bool noisy = !v.params["seed"].null();
+    TetraJet2 found = quantize_tetrajet_v2(wide_bits(v["x"]), noisy, noisy ? Word(v.number("seed")) : 0);
+    return {pack(found.codes), found.scales, found.outer};
+}
+
+inline Answers from_tetrajet_v2(const Vector& v) {
+    return {dequantize_tetrajet_v2(unpack(v["packed"].matrix()), v["scales"].matrix(), v["outer"].matrix(),
+                                   v.text("dtype"))};
+}
+
 inline Answers to_luq(const Vector& v) {
     const Array* given = v.find("tensor_amax");
     Luq found = luq(wide_bits(v["x"]), v["r_under"].words, v["r_log"].words, v.number("divisor"),
@@ -118,4 +131,17 @@ inline Answers to_kept(const Vector& v) {
 inline Answers to_qat(const Vector& v) {
     Qat found = llm_qat(wide_bits(v["x"]), int(v.number("bits")), v.number("symmetric"), v.number("layerwise"));
     return {found.codes, found.values};
+}
+
+inline Answers to_fp4(const Vector& v) {
+    Fp4 found = llm_fp4(wide_bits(v["x"]), v["maxval"].words, int(v.number("exponent_bits")));
+    return {found.codes, found.values};
+}
+
+inline Answers from_int4(const Vector& v) {
+    const Array* given = v.find("zeros");
+    Words zeros = given ? given->words : Words{};
+    if (given && given->dtype == "uint8")
+        for (Word& zero : zeros) zero = whole32(int(zero));
+    return {dequantize_int4(v["codes"].matrix(), v["scales"].matrix(), given ? &zeros : nullptr)};
 }

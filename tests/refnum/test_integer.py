@@ -126,6 +126,23 @@ def test_dequantise_equals_the_oracle():
     assert np.array_equal(one, refnum.dequantize_int4(codes, np.repeat(scales[:1, :1], 3, axis=0)), equal_nan=True)
 
 
+@pytest.mark.parametrize("shape", [(0, 6), (3, 0), (0, 0)])
+def test_dequantise_of_nothing(shape):
+    codes, scales = np.zeros(shape, np.uint8), np.ones((shape[0], 2), np.float32)
+    for zeros in (None, scales, scales.astype(np.uint8)):
+        assert refnum.dequantize_int4(codes, scales, zeros).shape == shape
+        assert refnum.dequantize_int4(codes, np.ones(1, np.float32)).shape == shape
+
+
+def test_whole_numbers_are_the_nearest():
+    """Beside every half and whole number of each binade up to 2**24, subnormals, specials; the oracle's rounding."""
+    halves = np.concatenate([np.arange(64) / 2, 2.0 ** np.arange(-3, 25), 2.0 ** np.arange(0, 23) + 0.5, [3e38]])
+    near = halves.astype(np.float32).view(np.uint32)[:, None] + np.arange(-2, 3, dtype=np.int64)
+    words = np.unique(np.append(np.clip(near, 0, None), [1, 0x7FFFFF, 0x7F800000, 0x7FC00000])).astype(np.uint32)
+    words = np.concatenate([words, words | np.uint32(1 << 31)])
+    assert rounded(words).tolist() == [second._whole(int(word)) for word in words]
+
+
 X = np.zeros((2, 8), np.float32)
 
 

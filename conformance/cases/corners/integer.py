@@ -139,3 +139,67 @@ def llm_qat(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     rows[1, 2], rows[2, 0], rows[3, 3], rows[4], rows[5] = np.nan, np.inf, -np.inf, 0, -0.0
     rows[6, :2] = np.nan, np.inf
     yield "rows of NaN, of Inf, of zeros", {"x": _laid(rows, fmt, 4)}
+
+
+SCALES = np.array([0x3F800000, 0x3E4CCCCD, 0x3DAAAAAB, 0x00400001, 1, 0x7E000000, 0x7F7FFFFF, 0xBF99999A, 0, 1 << 31,
+                   0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001], np.uint32)  # fmt: skip
+"""float32 bits of scales that round, overflow, lose bits, are negative, or are no numbers."""
+
+
+def dequantize_int4(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Every code under scales of every kind, in two's complement and with zero points of both dtypes; groupings."""
+    codes: np.ndarray = np.tile(np.arange(16, dtype=np.uint8), (len(SCALES), 16))
+    scales = np.repeat(SCALES[:, None], 16, axis=1).view(np.float32)
+    whole: np.ndarray = np.tile(np.arange(16, dtype=np.uint8), (len(SCALES), 1))
+    strange = np.array([0.5, -0.0, 0, 1e9, -7, np.nan, np.inf, -np.inf, 16777217, 1e-40, 15, 8, 3.25, -1, 2, 7])
+    far = np.resize(strange, (len(SCALES), 16)).astype(np.float32)
+    for label, zeros in (("no zero points", {}), ("zero points", {"zeros": whole}), ("strange ones", {"zeros": far})):
+        yield f"every code and scale, {label}", {"codes": codes, "scales": scales, **zeros}
+    mixed = (np.arange(7 * 96) * 11 % 16).astype(np.uint8).reshape(7, 96)
+    for groups in (1, 2, 3, 48, 96):
+        part = (np.arange(7 * groups).reshape(7, groups) + 1.5).astype(np.float32)
+        yield f"{groups} groups of a row", {"codes": mixed, "scales": part}
+        yield (
+            f"{groups} groups of a row, zero points",
+            {"codes": mixed, "scales": part, "zeros": mixed[:, :groups].copy()},
+        )
+    yield "one scale", {"codes": mixed, "scales": np.array([0.3], np.float32)}
+    yield (
+        "one scale and zero point",
+        {"codes": mixed, "scales": np.array([0.3], np.float32), "zeros": mixed[0, :1].copy()},
+    )
+    for shape in GROUPED_SHAPES:
+        grid = shape[0], shape[1] // 32
+        some = (np.arange(shape[0] * shape[1]) * 7 % 16).astype(np.uint8).reshape(shape)
+        size = (np.arange(grid[0] * grid[1]) % 23 + 0.7).astype(np.float32).reshape(grid)
+        yield f"shape {shape[0]}x{shape[1]}", {"codes": some, "scales": size, "zeros": some[:, : grid[1]].copy()}
+
+
+TOPS = (6.0, 5.0, 1.75, 3.5, 0.1, 7.0, 2.0**-100, 1.5 * 2.0**-100, 2.0**100, 100.0)
+
+
+def _fp4_steps(top: float, fmt: Format) -> np.ndarray:
+    """Numbers beside 48ths and 14ths of a largest number, halves of all steps, and beside twice of it."""
+    parts = np.unique(np.concatenate([np.arange(1, 49) / 48, np.arange(1, 15) / 14, [1.5, 2]]))
+    near = _beside((top * parts).astype(np.float32), 1 if fmt is FP32 else 1 << 16)
+    return np.concatenate([near, -near, np.zeros((1, 3)), [[-0.0, top, -top]]])
+
+
+def llm_fp4(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Numbers beside every middle of two values, for largest numbers of every size; one for each row; specials."""
+    fmt = target_of(operation, params).input
+    for top in TOPS:
+        yield f"steps under {top:g}", {"x": _laid(_fp4_steps(top, fmt), fmt, 6), "maxval": np.array([top], np.float32)}
+    rows = np.stack([_fp4_steps(top, fmt).reshape(-1) for top in TOPS])
+    x = _laid(rows, fmt, rows.shape[1])
+    yield "steps under a number for each row", {"x": x, "maxval": np.array(TOPS, np.float32)}
+    yield "steps of each row under another row's number", {"x": x, "maxval": np.array(TOPS[::-1], np.float32)}
+    special: np.ndarray = np.array(SPECIALS[fmt], word(fmt))
+    yield "special values", {"x": as_float(special[None], fmt), "maxval": np.array([6], np.float32)}
+    for number, shape in enumerate(SHAPES):
+        x = as_float(_content(shape, number, fmt), fmt)
+        yield f"shape {shape[0]}x{shape[1]}", {"x": x, "maxval": np.array([6], np.float32)}
+    yield (
+        "a number for each of no rows",
+        {"x": as_float(_content((0, 5), 1, fmt), fmt), "maxval": np.zeros(0, np.float32)},
+    )

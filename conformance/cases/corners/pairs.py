@@ -101,9 +101,9 @@ def down(ground: np.ndarray, classes: tuple[int, ...], block: int) -> np.ndarray
 
 def pair_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Yield the pairs of an operation's inputs: values, codes, scale bytes, weights over rows; none of opaque bytes."""
-    names = OPERATIONS[operation].inputs
+    names, scales = OPERATIONS[operation].inputs, OPERATIONS[operation].kind("scales")
     makers = {"x": _quantised, "rows": _summed, "gate": _gated, "grad": _gated, "codes": _coded, "packed": _coded}
-    if names[0] in makers and not {"tensor_amax", "alpha", "r_under"} & set(names):
+    if names[0] in makers and not {"tensor_amax", "alpha", "r_under", "maxval"} & set(names) and scales == "scales":
         yield from makers[names[0]](operation, params)
 
 
@@ -126,7 +126,9 @@ def _quantised(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     target = target_of(operation, params)
     square = tuple(params.get("tile", ())) == (128, 128)
     kept = target.element.mantissa_bits if target.element.kind == "float" else target.element.fraction_bits
+    unit = OPERATIONS[operation].unit or 1
     for label, x in _arrays(target.input, kept, target.block):
+        x = np.concatenate([x, x[:, : -x.shape[1] % unit]], axis=1)
         yield label, {"x": x.reshape(1, -1) if square and "along" in label else x}, {}
 
 

@@ -136,3 +136,43 @@ int4_keep_two = (
     }), _kept),
 )  # fmt: skip
 llm_qat = (Group("LLM-QAT", _qat_names, _qat),)
+
+
+def _read_names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
+    names = ("no zero points", "whole zero points", "float32 zero points", "one scale", "a scale of 0", "no rows",
+             "a negative scale", "a NaN scale", "an infinite scale", "a value of -0", "a subnormal value",
+             "an infinite value", "a value that is NaN")  # fmt: skip
+    return {**_CODES, **dict.fromkeys(names, "")}
+
+
+def _read(case: Case, golden: Golden) -> Counts:
+    values, scales = golden["values"], case.inputs["scales"].view(np.uint32)
+    size, magnitude, zeros = scales & _MAGNITUDE, values & _MAGNITUDE, case.inputs.get("zeros")
+    kind = "no" if zeros is None else "whole" if zeros.dtype == np.uint8 else "float32"
+    said = {f"{kind} zero points": True, "one scale": scales.shape == (1,), "no rows": not len(values)}
+    hits = {"a scale of 0": size == 0, "a negative scale": (scales >> 31 == 1) & (size > 0), "a NaN scale": size > _INF,
+            "an infinite scale": size == _INF, "a value of -0": values == np.uint32(1 << 31),
+            "a subnormal value": (magnitude > 0) & (magnitude < _NORMAL), "an infinite value": magnitude == _INF,
+            "a value that is NaN": magnitude > _INF}  # fmt: skip
+    codes = histogram("code", case.inputs["codes"], range(16))
+    return {**codes, **_counts(hits), **{name: int(hit) for name, hit in said.items()}}
+
+
+def _fp4(case: Case, golden: Golden) -> Counts:
+    bits, tops = _bits(case), case.inputs["maxval"].view(np.uint32)
+    top = tops if len(tops) == 1 else tops[:, None]
+    magnitude = bits & _MAGNITUDE
+    hits = {"above the largest": (magnitude > top) & (magnitude <= _INF), "the largest itself": magnitude == top,
+            "a value of -0": golden["values"] == np.uint32(1 << 31),
+            "a small one that gives 0": (golden["values"] & _MAGNITUDE == 0) & (magnitude > 0)}  # fmt: skip
+    rows = {"a number for each row": np.array([len(tops) != 1]), "no rows": np.array([not len(bits)])}
+    return {**_elements(bits), **histogram("code", golden["codes"], range(16)), **_counts({**hits, **rows})}
+
+
+dequantize_int4 = (Group("INT4", _read_names, _read),)
+llm_fp4 = (
+    Group("LLM-FP4", _names({
+        "above the largest": "", "the largest itself": "", "a value of -0": "", "a small one that gives 0": "",
+        "a number for each row": "`maxval`", "no rows": "M is 0",
+    }), _fp4),
+)  # fmt: skip

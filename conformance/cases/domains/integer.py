@@ -109,3 +109,40 @@ def llm_qat(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator
             yield Chunk({"x": as_float(bits[order], fmt)}, lambda: order)
 
         yield Domain(name, operation, profile, params, len(bits), "number 40507 i mod n in place i, 64 a row", make)
+
+
+def dequantize_int4(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Domain]:
+    """Every code under every positive 16-bit number as scale; every code and zero point under 512 scales."""
+    scales = _patterns(FP32, 0, 0x7F80)
+
+    def signed() -> Iterator[Chunk]:
+        codes: np.ndarray = np.tile(np.arange(16, dtype=np.uint8), (len(scales) // 32, 32))
+        yield Chunk({"codes": codes, "scales": as_float(scales.reshape(-1, 32), FP32)}, sequence(0, codes.shape))
+
+    how = "scales upward in groups of 16 codes, 32 groups a row"
+    yield Domain("every code and 16-bit scale", operation, profile, params, 16 * len(scales), how, signed)
+    mantissas = np.concatenate([_patterns(FP32, 0x3F00, 0x4000), _patterns(FP32, 0xBF00, 0xC000)])
+
+    def placed() -> Iterator[Chunk]:
+        codes: np.ndarray = np.tile(np.arange(16, dtype=np.uint8), (len(mantissas), 16))
+        zeros: np.ndarray = np.tile(np.arange(16, dtype=np.uint8), (len(mantissas), 1))
+        held = as_float(np.repeat(mantissas[:, None], 16, axis=1), FP32)
+        yield Chunk({"codes": codes, "scales": held, "zeros": zeros}, sequence(0, codes.shape))
+
+    how = "a scale of two binades of either sign in each row, a group of 16 codes under each zero point"
+    size = 256 * len(mantissas)
+    yield Domain("every code and zero point", operation, profile, params, size, how, placed)
+
+
+def llm_fp4(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Domain]:
+    """Every 16-bit number under 6, and under 5."""
+    bits = _patterns(target_of(operation, params).input).reshape(64, 1024)
+    for top in (6, 5):
+
+        def make(top: int = top) -> Iterator[Chunk]:
+            x = as_float(bits, target_of(operation, params).input)
+            yield Chunk({"x": x, "maxval": np.array([top], np.float32)}, sequence(0, bits.shape))
+
+        yield Domain(
+            f"every 16-bit number under {top}", operation, profile, params, bits.size, "patterns in order", make
+        )

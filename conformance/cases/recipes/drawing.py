@@ -21,7 +21,7 @@ ROWS = (0, 1, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256)
 """Rows of an expert around multiples of 32 and 128."""
 CROWD = 4096
 """Routed rows up to which they may all belong to one token."""
-OPTIONAL = frozenset({"prob", "weights", "tensor_amax"})
+OPTIONAL = frozenset({"prob", "weights", "tensor_amax", "zeros"})
 EDIT_BITS = (0, 0x80000000, 0x7F800000, 0x7FC00000, 0xFF800001, 0x7F7FFFFF, 1, 0x00800000, 0x3F800000,
              0x8000, 0x7F80, 0x7FC0, 0x7F, 0xFF, 0x80)  # fmt: skip
 """Patterns worth planting: zeros, Inf, NaN, largest, smallest, in float32, in 16 bits, in FP8."""
@@ -89,6 +89,7 @@ def _shape(
     """Draw the shape, and the rows of each expert where the operation has experts."""
     elements = limits.elements // row.dear
     width = choices.pick([width for width in limits.widths if width <= elements] or [32])
+    width += -width % (row.unit or 1)
     most = max(1, min(limits.rows, elements // width))
     rows = _rows(choices, most, row.even_rows)
     drawn = dict(params)

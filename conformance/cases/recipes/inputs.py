@@ -22,6 +22,9 @@ from .random_bits import by_key, with_random_bits
 from .recipe import Recipe
 
 Array = Any
+TOPS = np.array([0x40C00000, 0x40A00000, 0x3FE00000, 0x3DCCCCCD, 0x40490FDB, 0x45800001, 0x39FFFFFF, 0x3F800000],
+                np.uint32).view(np.float32)  # fmt: skip
+"""Largest numbers of LLM-FP4 that are drawn: for each the model looks for the beginnings of the binades once."""
 
 
 def expand(recipe: Recipe, like: Array = None) -> Case:
@@ -65,6 +68,8 @@ def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
     if operation.main == "values":
         return _values(recipe, names, like)
     codes, scales = _coded(recipe, like)
+    if OPERATIONS[recipe.operation].kind("scales") == "values":
+        return {"codes": codes, **_float_scales(recipe, scales.shape, like)}
     if names == ("codes",):
         return {"codes": codes}
     if names == ("codes", "scales"):
@@ -74,12 +79,24 @@ def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
         return {"packed": packed}
     if names == ("packed", "alpha"):
         return {"packed": packed, "alpha": _one_number(Draw(recipe.seed, 1, like))}
-    if "tensor_amax" in names:  # byte 127, about which scale bytes are drawn, becomes the E4M3 code of 1
-        scales = (scales.astype(np.uint32) + np.uint32(256 + 0x38 - 127)).astype(np.uint8)
-        return {"packed": packed, "scales": scales, "tensor_amax": _one_number(Draw(recipe.seed, 1, like))}
+    if names == ("packed", "scales", "outer"):
+        scales, outer = as_e4m3(scales), _numbers(Draw(recipe.seed, 1, like), codes.shape[0], codes.shape[1] // TILE)
+        return {"packed": packed, "scales": scales, "outer": outer}
+    if "tensor_amax" in names:
+        return {"packed": packed, "scales": as_e4m3(scales), "tensor_amax": _one_number(Draw(recipe.seed, 1, like))}
     if names == ("payload",):
         return {"payload": np.concatenate([packed, scales], axis=1)}
     return {"packed": packed, "scales": scales}
+
+
+def _float_scales(recipe: Recipe, shape: tuple[int, int], like: Array) -> dict[str, Array]:
+    """Return float32 scales and, where they are drawn, zero points: whole bytes, or float32 of half of the seeds."""
+    draw = Draw(recipe.seed, 1, like)
+    scales = _numbers(draw, *shape)
+    if not recipe.optional:
+        return {"scales": scales}
+    zeros = draw.below(16, *shape).astype(np.uint8)
+    return {"scales": scales, "zeros": _numbers(draw, *shape) if recipe.seed & 1 else zeros}
 
 
 def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Array]:
@@ -87,6 +104,9 @@ def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Ar
     target = target_of(recipe.operation, recipe.params)
     make = VALUES[recipe.distribution].make
     inputs = {}
+    if "maxval" in names:
+        names = tuple(name for name in names if name != "maxval")
+        inputs["maxval"] = np.asarray(TOPS[recipe.seed % len(TOPS), None], like=like)
     for stream, name in enumerate(name for name in names if OPERATIONS[recipe.operation].kind(name) == "values"):
         aim = replace(target, input=FP32) if recipe.wide and not stream else target
         bits = make(Draw(recipe.seed, stream, like), aim, recipe.shape, **recipe.parameters)
@@ -99,9 +119,20 @@ def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Ar
     return with_random_bits(recipe.operation, recipe.profile, inputs, recipe.seed, like)
 
 
+def as_e4m3(scales: Array) -> Array:
+    """Scale bytes as E4M3 codes: byte 127, about which they are drawn, becomes the code of 1."""
+    return (scales.astype(np.uint32) + np.uint32(256 + 0x38 - 127)).astype(np.uint8)
+
+
 def _one_number(draw: Draw) -> Array:
     """Return a positive float32 [1] between 2**-12 and 2**13."""
-    return as_float((draw.words(1) & np.uint32(0x7FFFFF)) | (draw.between(115, 139, 1).astype(np.uint32) << 23), FP32)
+    return _numbers(draw, 1)
+
+
+def _numbers(draw: Draw, *shape: int) -> Array:
+    """Return positive float32 between 2**-12 and 2**13."""
+    words, fields = draw.words(*shape), draw.between(115, 139, *shape).astype(np.uint32)
+    return as_float((words & np.uint32(0x7FFFFF)) | (fields << np.uint32(23)), FP32)
 
 
 def _fractions(draw: Draw, count: int) -> Array:

@@ -39,7 +39,8 @@ def _shapes(recipe: Recipe) -> Iterator[Recipe]:
             fewer -= fewer % 2 if even else 0
             if 0 < fewer < rows:
                 yield replace(recipe, shape=(fewer, columns))
-    for narrower in dict.fromkeys((32, columns // 2 // 32 * 32, columns - 32)):
+    step = max(32, operation.unit)
+    for narrower in dict.fromkeys((step, columns // 2 // step * step, columns - step)):
         if 0 < narrower < columns:
             yield replace(recipe, shape=(rows, narrower))
 

@@ -15,6 +15,7 @@ from ..case import FORM, Case
 from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
 from ..entry import WORDS
 from ..operation import OPERATIONS
+from ..recipes.inputs import TOPS
 from ..recipes.random_bits import by_key, with_random_bits
 from . import values
 from .covering import Level, Row
@@ -89,6 +90,12 @@ def shape_of(row: Mapping[str, Level]) -> tuple[int, int]:
     return int(row["rows"]), int(row["columns"])
 
 
+def whole_shape(operation: str, row: Mapping[str, Level]) -> tuple[int, int]:
+    """Return rows and columns of an operation's matrix, the columns raised to a multiple of its unit."""
+    (rows, columns), unit = shape_of(row), OPERATIONS[operation].unit or 1
+    return rows, -(-columns // unit) * unit
+
+
 def _broadcast(array: np.ndarray, storage: str) -> np.ndarray:
     """Return data that a broadcast storage can hold: all rows, or all columns, alike."""
     if not array.size or not array.ndim or not storage.startswith("broadcast"):
@@ -98,7 +105,7 @@ def _broadcast(array: np.ndarray, storage: str) -> np.ndarray:
 
 
 def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> dict[str, np.ndarray]:
-    names, shape = OPERATIONS[operation].inputs, shape_of(row)
+    names, shape = OPERATIONS[operation].inputs, whole_shape(operation, row)
     if names[0] == "x":
         block = tuple(params.get("tile", (1, 32)))
         x = values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))
@@ -106,6 +113,7 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
         drawn = {name: values.noise(*shape, seed + len(name)) >> np.uint32(32 - words[name]) for name in words}
         given = row.get("tensor_amax") == "given"
         maximum = {"tensor_amax": LARGEST * np.abs(values.vector(1, seed))} if given else {}
+        maximum |= {"maxval": TOPS[seed % len(TOPS), None]} if "maxval" in names else {}
         return {"x": x, **drawn, **maximum}
     if names == ("w", "ema"):
         kind = values.FORMATS[params["input"]]
@@ -119,7 +127,20 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     if operation == "pack_payload":
         return {"packed": values.opaque((shape[0], shape[1] // 2), seed),
                 "scales": values.opaque((shape[0], shape[1] // 32), seed + 1)}  # fmt: skip
+    if operation == "dequantize_int4":
+        return _float_scales(shape, row, seed)
     return _coded(operation, params, shape, np.arange(shape[0]), seed)
+
+
+def _float_scales(shape: tuple[int, int], row: Row, seed: int) -> dict[str, np.ndarray]:
+    """Return codes of four bits with float32 scales of groups of 32 and, where they are given, zero points."""
+    grid = shape[0], shape[1] // 32
+    scales = values.vector(grid[0] * grid[1], seed).reshape(grid)
+    found = {"codes": values.nibbles(shape, seed), "scales": scales}
+    if row.get("zeros", "given") == "given":
+        whole = values.nibbles(grid, seed + 1)
+        found["zeros"] = whole if seed % 3 else whole.astype(np.float32) - np.float32(4)
+    return found
 
 
 def _factors(
@@ -159,6 +180,10 @@ def _coded(
         scales = values.scale_bytes(*grid, seed, 40, 2)
         packed = pack_nibbles(values.nibbles(shape, seed))
         return {"packed": packed, "scales": scales, "tensor_amax": values.vector(1, seed)}
+    if operation == "dequantize_tetrajet_v2":
+        scales = values.scale_bytes(np.arange(rows), np.arange(columns // 16), seed, 40, 2)
+        outer = values.vector(rows * columns // 128, seed).reshape(rows, -1)
+        return {"packed": pack_nibbles(values.nibbles(shape, seed)), "scales": scales, "outer": outer}
     if operation in ("dequantize_luq", "dequantize_radix4"):
         alpha = {"alpha": values.vector(1, seed)} if operation == "dequantize_luq" else {}
         return {"packed": pack_nibbles(values.nibbles(shape, seed)), **alpha}

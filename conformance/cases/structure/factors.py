@@ -98,7 +98,7 @@ FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64"
                "10x32", "31x160", "63x128", "96x64", "127x32", "192x160", "2x6144", "2x8224", "20x2048", "1025x32",
                "2048x32")  # fmt: skip
 
-LINE_INPUTS = frozenset({"prob", "weights", "row_map", "tensor_amax", "alpha"})
+LINE_INPUTS = frozenset({"prob", "weights", "row_map", "tensor_amax", "alpha", "maxval"})
 ROUTED = frozenset(name for name, row in OPERATIONS.items() if row.routed)
 RAGGED = frozenset(name for name, row in OPERATIONS.items() if row.ragged) - ROUTED
 PRODUCTS = frozenset(name for name, row in OPERATIONS.items() if row.family == "product")
@@ -113,7 +113,11 @@ def shape_table(operation: str, paired: bool) -> Table:
         return {"elements": COUNTS} if not paired else {"form of the array": CAST_SHAPES, "elements": COUNTS[1:26:3]}
     if operation in RAGGED or operation in ROUTED:
         return _ragged_table(operation, paired)
-    given = [name for name in ("prob", "tensor_amax", "a_scales", "b_scales") if name in OPERATIONS[operation].optional]
+    given = [
+        name
+        for name in ("prob", "tensor_amax", "zeros", "a_scales", "b_scales")
+        if name in OPERATIONS[operation].optional
+    ]
     optional: dict[str, tuple[Level, ...]] = dict.fromkeys(given, ("given", "absent"))
     if operation == "swiglu_backward":
         columns = PAIRED_LOOSE if paired else LOOSE[::-1]

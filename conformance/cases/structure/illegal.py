@@ -11,6 +11,7 @@ import numpy as np
 from refnum.formats import get_format
 
 from ..case import FORM, Case
+from ..crop import WHOLE
 from ..entry import WORDS
 from ..layouts import IN, OUT
 from ..operation import OPERATIONS, outputs_of
@@ -30,7 +31,7 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "variant": ("NVIDIA", "te"), "axis": (2, -2, 1, -1, 1.0, True, "row", "K"),
     "signs": (-1, 1 << 16, 1.0), "rule": ("ceil",), "ties": ("zero",),
     "ratio": ("float16",), "target": ("float16",), "compat": ("torch",), "k": (0, 17, 2.5, "5", True),
-    "cap": (0, -3, 0.1, "3"), "alpha": ([1, 3], [3, 2], [1, 2, 3], 0.99),
+    "cap": (0, -3, 0.1, "3"), "seed": (-1, 1 << 32, 1.0, "1"), "exponent_bits": (0, 3, 2.0, True), "alpha": ([1, 3], [3, 2], [1, 2, 3], 0.99),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
@@ -61,15 +62,22 @@ def _changes(legal: Case) -> Iterator[Change]:
     for name in OPERATIONS[operation].inputs:
         yield from _shapes(legal, name, inputs[name])
         yield from _dtypes(operation, name, inputs[name])
-    for name in ("prob", "weights", "tensor_amax", "alpha"):
+    for name in ("prob", "weights", *WHOLE):
         if name in inputs:
             yield f"{name} one short", {name: inputs[name][:-1].copy()}, {}
             yield f"{name} one long", {name: np.append(inputs[name], inputs[name][:1])}, {}
-            if name not in ("tensor_amax", "alpha"):
+            if name not in WHOLE:
                 yield f"{name} of one number", {name: inputs[name][:1].copy()}, {}
             yield f"{name} of two axes", {name: inputs[name][:, None].copy()}, {}
             for dtype in ("float64", "float16", "int32"):
                 yield f"{name} in {dtype}", {name: inputs[name].astype(dtype)}, {}
+    if "maxval" in inputs:
+        for wrong in (0.0, -6.0, np.nan, np.inf, 2.0**101):
+            yield f"maxval {wrong}", {"maxval": np.array([wrong], np.float32)}, {}
+    if "zeros" in inputs:
+        yield "zeros with a column too few", {"zeros": inputs["zeros"][:, :-1].copy()}, {}
+        yield "zeros of one axis", {"zeros": inputs["zeros"].reshape(-1).copy()}, {}
+        yield "zeros in int32", {"zeros": inputs["zeros"].astype(np.int32)}, {}
     if "codes" in inputs:
         yield from _codes(legal)
     if "rbits" in inputs:
@@ -98,7 +106,7 @@ def _changes(legal: Case) -> Iterator[Change]:
 
 def _codes(legal: Case) -> Iterator[Change]:
     """Codes that their format does not have."""
-    bits = {"decode_e2m1": 4, "decode_e4m3": 8, "decode_e8m0": 8}.get(legal.operation, 8)
+    bits = {"decode_e2m1": 4, "decode_e4m3": 8, "decode_e8m0": 8, "dequantize_int4": 4}.get(legal.operation, 8)
     if legal.operation == "dequantize_mx":
         bits = get_format(legal.params["element"]).bits
     if bits == 8 and not legal.operation.startswith("decode_"):
@@ -118,26 +126,26 @@ def _random_bits(rbits: np.ndarray) -> Iterator[Change]:
 def _shapes(legal: Case, name: str, array: np.ndarray) -> Iterator[Change]:
     """Widths that are no whole blocks, one column or row too many or too few, too many axes."""
     operation = legal.operation
-    if operation in CASTS or name in ("row_map", "tensor_amax", "alpha"):
+    if operation in CASTS or name in ("row_map", *WHOLE):
         return
     yield f"{name} of three axes", {name: array[None].copy()}, {}
     yield f"{name} of one axis", {name: array.reshape(-1).copy()}, {}
-    if name == "scales":
-        yield "scales with a column too many", {name: np.concatenate([array, array[:, :1]], axis=1)}, {}
-        yield "scales with a column too few", {name: array[:, :-1].copy()}, {}
-    if name in ("scales", "up", "grad", "rows", "ema"):
+    if name in ("scales", "outer"):
+        yield f"{name} with a column too many", {name: np.concatenate([array, array[:, :1]], axis=1)}, {}
+        yield f"{name} with a column too few", {name: array[:, :-1].copy()}, {}
+    if name in ("scales", "outer", "up", "grad", "rows", "ema"):
         yield f"{name} with a row too many", {name: np.concatenate([array, array[:1]])}, {}
         yield f"{name} with a row too few", {name: array[:-1].copy()}, {}
-    if name in ("scales", "up", "grad", "rows", "ema") and len(array) > 1:
+    if name in ("scales", "outer", "up", "grad", "rows", "ema") and len(array) > 1:
         yield f"{name} of one row", {name: array[:1].copy()}, {}
-    if name in ("scales", "up", "grad", "ema"):
+    if name in ("scales", "outer", "up", "grad", "ema"):
         yield f"{name} of one column", {name: array[:, :1].copy()}, {}
     if name in ("up", "grad", "ema"):
         yield f"{name} with a block too many", {name: np.concatenate([array, array[:, :32]], axis=1)}, {}
     turned = OPERATIONS[operation].family == "hadamard" and legal.params["axis"] == 0
     loose = operation in ("unpermute", "permute_pad", "swiglu_backward") or turned
-    if name not in ("scales", "up", "grad", "ema") and not loose:
-        for width in (33, 48, 17, array.shape[1] - 1, array.shape[1] + 1):
+    if name not in ("scales", "outer", "up", "grad", "ema") and not loose:
+        for width in (33, 48, 17, 64, array.shape[1] - 1, array.shape[1] + 1):
             if _no_blocks(operation, name, width):
                 yield f"{name} of {width} columns", {name: _wide(array, width)}, {}
 
@@ -149,7 +157,7 @@ def _no_blocks(operation: str, name: str, width: int) -> bool:
 
 def _unit(operation: str, name: str) -> int:
     """Columns of one block of an input."""
-    block = min(32, OPERATIONS[operation].block)
+    block = OPERATIONS[operation].unit or min(32, OPERATIONS[operation].block)
     return {"packed": block // 2, "payload": 17}.get(name, block)
 
 

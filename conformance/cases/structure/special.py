@@ -42,8 +42,10 @@ def planted(
         own = seed + 31 * place
         if name in ELEMENTS and array.size:
             found[name] = _elements(operation, params, name, array, own)
-        elif name == "scales":
+        elif name == "scales" and array.dtype == np.uint8:
             found[name] = _scales(array, own)
+        elif name == "scales" and array.size:
+            found[name] = _written(array, _table(FP32, 0), own)
         elif name in ("prob", "weights") and array.size:
             found[name] = _written(array.reshape(1, -1), _table(FP32, 0), own).reshape(array.shape)
     return _with_zero_rows(found, seed) if operation in RAGGED else found

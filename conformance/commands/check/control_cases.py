@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from ...cases.case import Case
+from ...cases.crop import WHOLE
 from ...cases.entry import WORDS
 from ...cases.operation import OPERATIONS
 
@@ -44,13 +45,15 @@ def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
         return (noise & ((1 << OPERATIONS[operation].reads.format(params).bits) - 1)).astype(np.uint8)
     if name == "payload":
         return (noise[:, : K // 2 + K // 32] & 0xFF).astype(np.uint8)
+    if name == "outer" or (name == "scales" and OPERATIONS[operation].kind(name) == "values"):
+        return np.resize(np.array([3.3, 1, 0.01, -2], np.float32), (ROWS, K // (128 if name == "outer" else 32)))
     if name == "scales":
         rows, wide = params.get("tile", (1, OPERATIONS[operation].reads.width))
         scales = np.array([127, 120, 0, 255, 131, 127, 254, 113], np.uint8)
         return np.resize(scales, (-(-ROWS // rows), -(-K // wide)))
     if name in WORDS:
         return noise & np.uint32((1 << WORDS[name]) - 1)
-    if name in ("tensor_amax", "alpha"):
+    if name in WHOLE:
         return np.array([3.3], np.float32)
     if name == "row_map":
         return np.array([2, 0, 1, 3, 0, 2], np.int32)

@@ -19,7 +19,7 @@ from numpy import geterr, seterr  # as they are now: a kernel may replace those 
 from refnum.errors import UnsupportedError
 
 from ...cases.case import Case
-from ...cases.entry import is_random
+from ...cases.entry import is_kept
 from ...cases.findings import Finding
 from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
@@ -306,7 +306,7 @@ def other_data(case: Case) -> Case:
     inputs = {}
     for name, array in case.inputs.items():
         bits = as_bits(array)
-        if array.dtype.kind == "i" or is_random(name):
+        if is_kept(name, array):
             inputs[name] = array.copy()
             continue
         turned = np.ascontiguousarray(bits.reshape(-1)[::-1].reshape(bits.shape))

@@ -17,6 +17,9 @@ AFFINE = (*ROUNDED, "AFFINE_BY_RECIPROCAL", "AFFINE_OTHER_BOUNDS", "AFFINE_ROUND
           "AFFINE_ZERO_IN_RANGE", "AFFINE_ZERO_POINT_LOST")  # fmt: skip
 KEPT = (*ROUNDED, "INT4_SYMMETRIC", "KEPT_IN_SCALE", "KEPT_LATER_FIRST", "KEPT_ONE", "KEPT_QUOTIENT_FIRST")
 QAT = (*ROUNDED, "QAT_NAN_DROPPED", "QAT_OTHER_RULE", "QAT_OTHER_VECTOR", "QAT_WITHOUT_EPSILON")
+READ = ("INT4_UNSIGNED", "INT4_ZERO_ADDED", "INT4_ZERO_SCALED_ALONE", "INT4_SCALE_OF_NEIGHBOUR", "INT4_ZERO_SIGNED")
+FP4 = ("FP4_TIES_AWAY", "FP4_TRUNCATED", "FP4_BY_SCALE", "FP4_ZERO_SIGN_LOST", "FP4_NAN_AS_ZERO", "FP4_OTHER_WIDTH",
+       "FP4_NOT_CLIPPED", "FP4_FIRST_MAXVAL")  # fmt: skip
 DTYPES = ("float32", "bfloat16", "float16")
 BELL = tuple(np.round(np.linspace(-2.5, 2.5, 48) * abs(np.linspace(-2.5, 2.5, 48)) * 64) / 64)
 SPECIAL = (0, SIGN, 1, SIGN | 1, 0x00800000, 0x3F800000, 0xBF000000, LARGEST, SIGN | LARGEST, INF, SIGN | INF, NAN,
@@ -172,5 +175,57 @@ def _qat() -> Iterator[Draft]:
     yield Draft({"x": np.zeros((0, 4), np.float32)}, {"symmetric": True, "layerwise": False, "bits": 4}, QAT, "no rows")
 
 
+def _read_drafts() -> Iterator[Draft]:
+    """Every code under scales that round, overflow or are special; zero points of both dtypes; groupings."""
+    codes: np.ndarray = np.tile(np.arange(16, dtype=np.uint8), (1, 4))
+    zeros: np.ndarray = np.array([[0, 8, 15, 3]], np.uint8)
+    far = np.array([[0.5, -7, 1e9, 16777217], [np.nan, np.inf, -0.0, 1e-40], [3.25, -np.inf, 15, 100]], np.float32)
+    sizes = [[0x3F800000, 0x3E4CCCCD, 0xBF99999A, 0x3DAAAAAB], [1, 0x00400001, 0x7E000000, LARGEST],
+             [0, SIGN, INF, NAN]]  # fmt: skip
+    for line, whole in zip(sizes, far, strict=True):
+        inputs = {"codes": codes, "scales": float32([line])}
+        yield Draft(inputs, {}, READ, "every code, no zero points")
+        yield Draft({**inputs, "zeros": zeros}, {}, READ, "every code, zero points")
+        yield Draft({**inputs, "zeros": whole[None]}, {}, READ, "every code, zero points that are no codes")
+    mixed = (np.arange(3 * 12) * 7 % 16).astype(np.uint8).reshape(3, 12)
+    for groups in (1, 2, 3, 12):
+        part = _laid(_noise((3, groups), 80 + groups), "float32")
+        yield Draft({"codes": mixed, "scales": part}, {}, READ, f"{groups} groups of a row")
+        placed = {"codes": mixed, "scales": part, "zeros": mixed[:, :groups].copy()}
+        yield Draft(placed, {}, READ, f"{groups} groups of a row, zero points")
+    one = np.array([0.3], np.float32)
+    yield Draft({"codes": mixed, "scales": one}, {}, READ, "one scale")
+    yield Draft({"codes": mixed, "scales": one, "zeros": np.array([5], np.uint8)}, {}, READ, "one scale and zero point")
+    yield Draft({"codes": mixed[:0], "scales": np.zeros((0, 3), np.float32)}, {}, READ, "no rows")
+
+
+def _fp4() -> Iterator[Draft]:
+    """Numbers beside each middle of two values and each binade, largest numbers of many sizes, one for each row."""
+    for width in (2, 1):
+
+        def draft(x: np.ndarray, tops: Any, comment: str, width: int = width) -> Draft:
+            return Draft({"x": x, "maxval": np.array(tops, np.float32)}, {"exponent_bits": width}, FP4, comment)
+
+        parts = np.array([step / 48 for step in range(1, 49)] if width == 2 else [step / 14 for step in range(1, 16)])
+        for top in (6.0, 5.0, 1.75, 0.1, 2.0**-100, 2.0**100, 1.9999999, 3.4567e9):
+            near = _beside((top * parts).astype(np.float32), (-1, 0, 1) if top in (6.0, 5.0) else (0,))
+            yield draft(_rows(near, 12), [top], f"parts of {top:g}")
+        for dtype in DTYPES:
+            yield draft(_cast([BELL[:24], BELL[24:]], dtype), [5.5], "a bell")
+            yield draft(_cast([[np.nan, np.inf, -np.inf, 0, -0.0, 9, -9, 1e-7]], dtype), [6], "special numbers")
+        yield draft(float32([SPECIAL]), [6], "special numbers of float32")
+        yield draft(_cast([BELL[:12], BELL[12:24], BELL[24:36]]), [6, 0.7, 3.3], "a number for each row")
+        yield draft(_cast([[-6, 2.4, -0.3, 0.6]]), [2.4], "below the least")
+        yield draft(
+            _rows(_beside(STARTS[width], (-2, -1, 0, 1, 2)), 5), [7], "beside the beginnings of binades under 7"
+        )
+        yield draft(np.zeros((0, 4), np.float32), [6], "no rows")
+
+
+STARTS = {2: (7 / 3, 14 / 3), 1: (2, 4)}
+"""Width -> where binades of the format begin whose largest number is 7."""
+
+
 sawb, int4_affine, efficient_qat = plain(_sawb), plain(_affine_drafts), plain(_efficient_drafts)
 int4_keep_two, llm_qat = plain(_kept), plain(_qat)
+dequantize_int4, llm_fp4 = plain(_read_drafts), plain(_fp4)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from refnum.oracle import float_value
 from refnum.oracle import integer as oracle
@@ -38,3 +41,25 @@ def llm_qat(vector: Vector) -> Any:
     p = vector.params
     codes, values = llm_oracle.llm_qat(exact(vector.inputs["x"]), p["bits"], p["symmetric"], p["layerwise"])
     return [[code % (1 << 32) for code in row] for row in codes], values
+
+
+def dequantize_int4(vector: Vector) -> Any:
+    """N26.4: one scale spread over the tensor, zero points as numbers."""
+    inputs = vector.inputs
+    codes, scales, zeros = inputs["codes"].tolist(), inputs["scales"], inputs.get("zeros")
+    if zeros is not None and zeros.dtype == np.uint8:
+        zeros = zeros.astype(np.float32)
+    wide = [part if part is None else _rows(part, len(codes)) for part in (scales, zeros)]
+    return (oracle.dequantize_int4(codes, *wide),)
+
+
+def _rows(part: np.ndarray, rows: int) -> list[list[int]]:
+    """float32 bits of the numbers of each row; one number for all is that of each."""
+    bits = part.view(np.uint32).tolist()
+    return [bits] * rows if part.ndim == 1 else bits
+
+
+def llm_fp4(vector: Vector) -> Any:
+    """N26.7: logarithms and powers by decimals of 70 digits."""
+    tops = [Fraction(float(top)) for top in vector.inputs["maxval"]]
+    return llm_oracle.llm_fp4(exact(vector.inputs["x"]), tops, vector.params["exponent_bits"])
