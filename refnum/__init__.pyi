@@ -63,12 +63,13 @@ from .payload import (
 from .product import matmul_bf16, matmul_fp8
 from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
-from .stable_spam import StableSpamFactors, StableSpamState, stable_spam_apply, stable_spam_factors, stable_spam_step
+from .stable_spam import StableSpamFactors, StableSpamState, stable_spam_factors, stable_spam_step
 from .swiglu import swiglu_backward, swiglu_quantize
 from .tensor_core import tensor_core_step
 from .tetrajet import dequantize_tetrajet, double_quantise, q_ema, quantize_tetrajet
 from .tetrajet_v2 import dequantize_tetrajet_v2, quantize_tetrajet_v2, tetrajet_v2_noise, tetrajet_v2_signs
 from .tiles import dequantize_fp8_tiles, quantize_fp8_tiles
+from .updates import adam_apply, spam_apply, stable_spam_apply
 
 __version__: str
 
@@ -98,6 +99,7 @@ __all__ = [
     "SpamState",
     "StableSpamFactors",
     "StableSpamState",
+    "adam_apply",
     "adam_step",
     "block_class",
     "channel_norms",
@@ -170,6 +172,7 @@ __all__ = [
     "ramping_step",
     "sawb",
     "smp_average",
+    "spam_apply",
     "spam_step",
     "stable_spam_apply",
     "stable_spam_factors",

@@ -14,6 +14,7 @@ from .errors import ArgumentError, DtypeError, ShapeError, shown
 from .interchange import door
 from .schedules import cosine_factor, rounded_power64
 from .softfloat import INF, NAN, _round
+from .updates import adam_apply, spam_apply
 
 State = TypeVar("State", bound="AdamState")
 
@@ -65,9 +66,18 @@ def adam_step(
     lr, eps, weight_decay: numbers from 0; betas: two from 0 to below 1. Raises DtypeError, ShapeError, ArgumentError.
     """
     rates = _checked(state, AdamState, gradient, weight, lr, betas, eps, weight_decay)
-    with np.errstate(all="ignore"):
-        weight = weight * _single(1 - rates.lr * rates.decay)
-        return _moved(replace(state, step=state.step + 1), gradient, weight, rates)
+    step = state.step + 1
+    factors = adam_factors(rates, step)
+    weight, m, v = adam_apply(gradient, weight, state.m, state.v, np.asarray(factors, like=gradient))
+    return replace(state, m=m, v=v, step=step), weight
+
+
+def adam_factors(rates: Any, step: int) -> np.ndarray:
+    """The scalars of `adam_apply` (N27.7) of a step, float32 [8]."""
+    first, second = (1 - rounded_power64(beta, step) for beta in (rates.beta1, rates.beta2))
+    found = (1 - rates.lr * rates.decay, rates.beta1, 1 - rates.beta1, rates.beta2, 1 - rates.beta2,
+             math.sqrt(second), rates.eps, rates.lr / first)  # fmt: skip
+    return np.array(found, np.float64).astype(np.float32)
 
 
 def spam_step(
@@ -94,21 +104,15 @@ def spam_step(
     gap, warmup, quiet = (require_integer(n, x, 0) for n, x in (("gap", gap), ("warmup", warmup), ("quiet", quiet)))
     spike, total = _number("threshold", threshold), state.total + 1
     reset = gap > 0 and total % gap == 0
-    m, v = (np.zeros_like(a) if reset else a for a in (state.m, state.v))
-    with np.errstate(all="ignore"):
-        if spike and total >= quiet and (not gap or total % gap >= quiet):
-            limit = v * _single(spike)
-            clipped = np.copysign(np.sqrt(limit), gradient)
-            gradient = np.where(gradient * gradient > limit, clipped, gradient)
-        m, v = _averaged(m, gradient, rates.beta1), _averaged(v, gradient * gradient, rates.beta2)
-        step = state.step + 1
-        first, second = (1 - rounded_power64(beta, step) for beta in (rates.beta1, rates.beta2))
-        since = total % gap if gap and total >= gap else warmup
-        rate = rates.lr * (math.sqrt(second) / first) * (cosine_factor(since, warmup) if since < warmup else 1.0)
-        weight = weight - _single(rate) * (m / (np.sqrt(v) + _single(rates.eps)))
-        if rates.decay:
-            weight = weight - _single(rates.lr * rates.decay) * weight
-    return replace(state, m=_plain(m), v=_plain(v), step=step, total=total), _plain(weight)
+    clip = bool(spike) and total >= quiet and (not gap or total % gap >= quiet)
+    step = state.step + 1
+    first, second = (1 - rounded_power64(beta, step) for beta in (rates.beta1, rates.beta2))
+    since = total % gap if gap and total >= gap else warmup
+    rate = rates.lr * (math.sqrt(second) / first) * (cosine_factor(since, warmup) if since < warmup else 1.0)
+    found = (spike, rates.beta1, 1 - rates.beta1, rates.beta2, 1 - rates.beta2, rates.eps, rate, rates.lr * rates.decay)
+    factors = np.asarray(np.array(found, np.float64).astype(np.float32), like=gradient)
+    weight, m, v = spam_apply(gradient, weight, state.m, state.v, factors, clip, reset, bool(rates.decay))
+    return replace(state, m=m, v=v, step=step, total=total), weight
 
 
 @dataclass(frozen=True)
@@ -161,22 +165,6 @@ def _single(x: float) -> np.float32:
 def _averaged(old: Any, new: Any, beta: float) -> Any:
     """fl(fl(beta old) + fl((1 - beta) new)), 1 - beta in float64."""
     return old * _single(beta) + new * _single(1 - beta)
-
-
-def _plain(x: Array) -> Array:
-    """The same numbers with every NaN as 0x7FC00000."""
-    bits = x.view(np.uint32)
-    return np.where((bits & np.uint32(0x7FFFFFFF)) > INF, NAN, bits).view(np.float32)
-
-
-def _moved(state: Any, gradient: Array, weight: Array, rates: _Rates) -> tuple[Any, Array]:
-    """Adam's moments and step, bias corrections by `state.step` (N27.2)."""
-    m = _averaged(state.m, gradient, rates.beta1)
-    v = _averaged(state.v, gradient * gradient, rates.beta2)
-    first, second = (1 - rounded_power64(beta, state.step) for beta in (rates.beta1, rates.beta2))
-    below = np.sqrt(v) / _single(math.sqrt(second)) + _single(rates.eps)
-    weight = weight - _single(rates.lr / first) * (m / below)
-    return replace(state, m=_plain(m), v=_plain(v)), _plain(weight)
 
 
 def exact_norm(x: Array) -> np.float32:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from .arguments import require_choice, require_integer
-from .arrays import Array, require_array
-from .errors import ArgumentError, DtypeError, ShapeError, shown
-from .optimisers import SpamState, _averaged, _below_one, _checked, _pair, _plain, _single, exact_norm
+from .arrays import Array
+from .errors import DtypeError
+from .optimisers import SpamState, _averaged, _below_one, _checked, _pair, _single, exact_norm
 from .schedules import cosine_factor, rounded_power64
+from .updates import stable_spam_apply
 
 MODES = ("code", "paper")
-FORGETS = ("", "before", "after")
 _ZERO = np.float32(0)
 
 
@@ -166,42 +166,3 @@ def _scalar(x: Any) -> np.float32:
     """A float32 number of NumPy or of a device as a scalar of NumPy; NaN is 0x7FC00000."""
     found = np.float32(float(x))
     return np.float32(math.nan) if np.isnan(found) else found
-
-
-def stable_spam_apply(
-    gradient: Array, weight: Array, m: Array, v: Array, factors: Array, forget: str = ""
-) -> tuple[Array, Array, Array]:
-    """Return weight and moments after a step of Stable-SPAM whose scalars are known (clause N27.4).
-
-    Args:
-        gradient, weight, m, v: float32 of one shape.
-        factors: float32 [12], `StableSpamFactors.array`.
-        forget: "before" begins from zero moments, "after" gives zero moments, "" neither.
-
-    Returns:
-        (weight, m, v), float32 in the shape given.
-
-    Raises:
-        DtypeError, ShapeError, ArgumentError.
-    """
-    for name, array in (("gradient", gradient), ("weight", weight), ("m", m), ("v", v), ("factors", factors)):
-        require_array(name, array)
-        if array.dtype != np.float32:
-            raise DtypeError(f"{name} has dtype {array.dtype}; allowed is float32")
-        wanted = (12,) if name == "factors" else tuple(gradient.shape)
-        if tuple(array.shape) != wanted:
-            raise ShapeError(f"{name} has shape {tuple(array.shape)}; allowed is {wanted}")
-    if not isinstance(forget, str) or forget not in FORGETS:
-        raise ArgumentError(f"forget={shown(forget)} is not one of {', '.join(map(repr, FORGETS))}")
-    scalars = [factors[place] for place in range(12)]
-    decay, limit, largest, norm, wanted_norm, beta1, rest1, beta2, rest2, root, eps, rate = scalars
-    with np.errstate(all="ignore"):
-        if forget == "before":
-            m, v = np.zeros_like(m), np.zeros_like(v)
-        gradient = np.where(np.abs(gradient) > limit, gradient / largest * limit, gradient)
-        gradient = np.where(norm > 0, gradient / norm * wanted_norm, gradient)
-        m, v = m * beta1 + gradient * rest1, v * beta2 + gradient * gradient * rest2
-        weight = weight * decay - rate * (m / (np.sqrt(v) / root + eps))
-    if forget == "after":
-        m, v = np.zeros_like(m), np.zeros_like(v)
-    return _plain(weight), _plain(m), _plain(v)

@@ -28,6 +28,7 @@ from . import (
     special,
     tetrajet,
     tetrajet_v2,
+    updates,
 )
 from .tools import Outputs, Rule, on_codes
 
@@ -43,6 +44,7 @@ V2, V2_READ = ("quantize_tetrajet_v2",), ("dequantize_tetrajet_v2",)
 LUQ, RADIX4 = ("luq",), ("radix4",)
 DGE, OCC = ("dge",), ("occ",)
 SAWB, AFFINE, KEEP, QAT = ("sawb",), ("int4_affine", "efficient_qat"), ("int4_keep_two",), ("llm_qat",)
+ADAM, SPAM, STABLE = ("adam_apply",), ("spam_apply",), ("stable_spam_apply",)
 INT4_READ, LLM_FP4 = ("dequantize_int4",), ("llm_fp4",)
 SCALES = ("a_scales", "b_scales")
 EXACT = frozenset({*TETRAJET, *V2, *V2_READ, *INT4_READ})
@@ -326,6 +328,21 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "FP4_NAN_AS_ZERO": ((LLM_FP4, integer.nan_as_zero),),
     "FP4_OTHER_WIDTH": ((LLM_FP4, integer.other_width),),
     "FP4_FIRST_MAXVAL": ((LLM_FP4, integer.first_maxval),),
+    "STEP_FUSED": (((*ADAM, *SPAM, *STABLE), updates.fused),),
+    "STEP_EPS_INSIDE": (((*ADAM, *SPAM, *STABLE), updates.eps_inside),),
+    "STEP_EPS_CORRECTED": (((*ADAM, *STABLE), updates.eps_corrected),),
+    "STEP_RECIPROCAL": (((*ADAM, *SPAM, *STABLE), updates.reciprocal),),
+    "STEP_OLD_MOMENT": (((*ADAM, *SPAM, *STABLE), updates.old_moment),),
+    "STEP_DECAY_LEFT_OUT": (((*ADAM, *STABLE), updates.decay_left_out),),
+    "STEP_SUBNORMALS_LOST": (((*ADAM, *SPAM, *STABLE), updates.subnormals_lost),),
+    "SPAM_NOT_CLIPPED": ((SPAM, updates.not_clipped),),
+    "SPAM_SIGN_LOST": ((SPAM, updates.sign_lost),),
+    "SPAM_CLIP_BY_NEW_V": ((SPAM, updates.clip_by_new_v),),
+    "SPAM_DECAY_FIRST": ((SPAM, updates.decay_first),),
+    "SPAM_RESET_AFTER": ((SPAM, updates.reset_after),),
+    "STABLE_SPAM_CLAMPED": ((STABLE, updates.clamped),),
+    "STABLE_SPAM_NOT_SCALED": ((STABLE, updates.not_scaled),),
+    "STABLE_SPAM_FORGETS_OTHERWISE": ((STABLE, updates.forgets_otherwise),),
     "PRODUCT_TERM_BITS": tuple((MATMUL, products.stepped(products.Step(bits, bits))) for bits in (12, 14)),
     "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True, nearest_result=True))),),
     "PRODUCT_NORMALISED": ((MATMUL, products.stepped(products.Step(normalised=True))),),

@@ -14,9 +14,10 @@ from .draw.bits import float_bits
 from .geometry import splits_of
 from .operation import OPERATIONS
 
-WHOLE = frozenset({"tensor_amax", "alpha", "maxval"})
+WHOLE = frozenset({"tensor_amax", "alpha", "maxval", "factors"})
 """Inputs that belong to the whole tensor, which no cut touches."""
-ELEMENTS = ("x", "gate", "up", "grad", "rbits", "r_under", "r_log", "codes", "packed", "a", "b", "w", "ema")
+ELEMENTS = ("x", "gate", "up", "grad", "rbits", "r_under", "r_log", "codes", "packed", "a", "b", "w", "ema",
+            "gradient", "weight", "m", "v")  # fmt: skip
 
 
 def croppable(case: Case) -> bool:
@@ -96,7 +97,11 @@ def take_rows(case: Case, start: int, stop: int) -> Case:
     inputs = {}
     for name, array in case.inputs.items():
         step = tall if name == "scales" else 1
-        inputs[name] = array if name in WHOLE and array.size == 1 else array[start // step : -(-stop // step)]
+        inputs[name] = (
+            array
+            if name in WHOLE and (name != "maxval" or array.size == 1)
+            else array[start // step : -(-stop // step)]
+        )
     params = {}
     if case.params.get("splits") is not None:
         params["splits"] = _cut_splits(splits_of(case, shape(case)[0]), start, stop)

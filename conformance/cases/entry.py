@@ -21,7 +21,9 @@ OPERANDS: dict[str, str] = {
     "weights": "values", "rbits": "bits", "codes": "codes", "packed": "packed", "scales": "scales", "payload": "bytes",
     "a": "codes", "b": "codes", "a_scales": "scales", "b_scales": "scales", "row_map": "index", "stored": "scales",
     "counter": "index", "key": "index", "keys": "index", "tensor_amax": "values", "w": "values",
-    "ema": "values", "alpha": "values", "r_under": "bits", "r_log": "bits", "outer": "values", "maxval": "values", "zeros": "bytes",
+    "ema": "values", "alpha": "values", "r_under": "bits", "r_log": "bits", 
+    "outer": "values", "maxval": "values", "zeros": "bytes", "gradient": "values", "weight": "values", "m": "values",
+    "v": "values", "factors": "values",
 }  # fmt: skip
 """Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import refnum
-from refnum import estimators, hadamard, nvfp4, tetrajet
+from refnum import estimators, hadamard, nvfp4, tetrajet, updates
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 from refnum.nvfp4_scales import VARIANTS
@@ -63,6 +63,9 @@ _ESTIMATORS = "model-on-cupy-estimators"
 _FUSED = "model-on-cupy-fused"
 _INTEGER = "model-on-cupy-integer"
 _INT4_TENSOR, _INT4_GROUPS, _E2M1_ALONE = Blocks("INT4", 1), Blocks("INT4", 32), Blocks("E2M1", 1)
+
+_STEP = ("gradient", "weight", "m", "v", "factors")
+_STEPPED = (Output("weight", "values"), Output("m", "values"), Output("v", "values"))
 
 _TABLE = (
     Operation("quantize_mxfp4", "N5", "blocks", ("x",), _MXFP4, {"input": FLOAT_INPUTS}, profiled=True,
@@ -145,6 +148,14 @@ _TABLE = (
               optional=("zeros",), reads=_INT4_GROUPS, rounds_to=_INT4_GROUPS, dear=2, proof=_METHODS),
     Operation("llm_fp4", "N26", "integer", ("x", "maxval"), (Output("codes", "bytes"), Output("values", "values")),
               {"exponent_bits": (2, 1), "input": FLOAT_OUTPUTS}, reads=_E2M1_ALONE, rounds_to=_E2M1_ALONE, dear=4,
+              proof=_METHODS),
+    Operation("adam_apply", "N27", "updates", _STEP, _STEPPED, {"input": ("float32",)}, reads=_ALONE, rounds_to=_ALONE,
+              dear=4, proof=_METHODS),
+    Operation("spam_apply", "N27", "updates", _STEP, _STEPPED,
+              {"clip": (True, False), "reset": (False, True), "decay": (False, True), "input": ("float32",)},
+              read_under={"reset": ("clip", True)}, reads=_ALONE, rounds_to=_ALONE, dear=4, proof=_METHODS),
+    Operation("stable_spam_apply", "N27", "updates", _STEP, _STEPPED,
+              {"forget": updates.FORGETS, "input": ("float32",)}, reads=_ALONE, rounds_to=_ALONE, dear=4,
               proof=_METHODS),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),

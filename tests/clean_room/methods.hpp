@@ -8,6 +8,7 @@
 #include "nvfp4.hpp"
 #include "tetrajet.hpp"
 #include "tetrajet_v2.hpp"
+#include "updates.hpp"
 #include "vectors.hpp"
 
 using Answers = std::vector<Matrix>;  // in the order of the outputs in the table of `operations.hpp`
@@ -144,4 +145,20 @@ inline Answers from_int4(const Vector& v) {
     if (given && given->dtype == "uint8")
         for (Word& zero : zeros) zero = whole32(int(zero));
     return {dequantize_int4(v["codes"].matrix(), v["scales"].matrix(), given ? &zeros : nullptr)};
+}
+
+inline Answers stepped(const Vector& v) {
+    const Matrix g = v["gradient"].matrix();
+    const Words &w = v["weight"].words, &m = v["m"].words, &second = v["v"].words;
+    const Word* f = v["factors"].words.data();
+    Answers out(3, Matrix(g.rows, g.columns));
+    for (std::size_t i = 0; i < g.words.size(); i++) {
+        Weight at{w[i], m[i], second[i]};
+        if (v.operation == "adam_apply") at = adam(g.words[i], at, f);
+        else if (v.operation == "spam_apply")
+            at = spam(g.words[i], at, f, v.number("clip"), v.number("reset"), v.number("decay"));
+        else at = stable_spam(g.words[i], at, f, v.text("forget"));
+        out[0].words[i] = at.w, out[1].words[i] = at.m, out[2].words[i] = at.v;
+    }
+    return out;
 }

@@ -291,6 +291,16 @@ constexpr Part PARTS[] = {
     {"N26.8/asymmetric", "a difference is multiplied by fl(n / d)"},
     {"N26.8/layerwise", "every row is a vector"},
     {"N26.8/nan", "a NaN has no part in the extremes"},
+    {"N27.1", "the second product of a moment is not rounded before the sum"},
+    {"N27.2", "the weight does not decay"},
+    {"N27.2/eps", "epsilon is divided by the correction too"},
+    {"N27.2/moment", "the step takes the old first moment"},
+    {"N27.3", "a clipped gradient has no sign"},
+    {"N27.3/decay", "the decay is of the weight before the step"},
+    {"N27.3/reset", "moments stay at a reset"},
+    {"N27.4", "the norm is not scaled"},
+    {"N27.4/limit", "a gradient above the limit becomes the limit"},
+    {"N27.6", "`before` is `after`, and the other way round"},
 };
 constexpr std::size_t PART_COUNT = sizeof(PARTS) / sizeof(PARTS[0]);
 

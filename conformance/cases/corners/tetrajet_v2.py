@@ -70,7 +70,7 @@ def stepped(fmt: Format) -> np.ndarray:
 
 
 def maxima(fmt: Format) -> np.ndarray:
-    """Rows of 1,024 whose groups have maxima of every exponent, beside the steps of an outer scale, 2688 powers of two."""
+    """Rows of 1,024 whose groups have maxima of every exponent, at and beside 2688 powers of two."""
     k = np.arange(-137, 117, dtype=np.int64) * UNIT
     near = nudged(np.clip(TOP + k, 1, 0x7F7FFFFF), fmt).reshape(-1)
     rows = np.zeros((-(-len(near) // 8) * 8, 128), np.int64)

@@ -14,6 +14,7 @@ from ..case import Case
 from ..draw import CODED, VALUES, Draw
 from ..draw.bits import as_float, float_bits
 from ..draw.coded import Layout
+from ..draw.factors import factors, positive
 from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
 from ..draw.values import Target, from_integer
 from ..operation import OPERATIONS
@@ -107,10 +108,15 @@ def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Ar
     if "maxval" in names:
         names = tuple(name for name in names if name != "maxval")
         inputs["maxval"] = np.asarray(TOPS[recipe.seed % len(TOPS), None], like=like)
+    if "factors" in names:
+        names = tuple(name for name in names if name != "factors")
+        inputs["factors"] = np.asarray(factors(recipe.operation, recipe.seed), like=like)
     for stream, name in enumerate(name for name in names if OPERATIONS[recipe.operation].kind(name) == "values"):
         aim = replace(target, input=FP32) if recipe.wide and not stream else target
         bits = make(Draw(recipe.seed, stream, like), aim, recipe.shape, **recipe.parameters)
         inputs[name] = as_float(bits, aim.input)
+    if "v" in inputs and recipe.seed % 4:
+        inputs["v"] = positive(inputs["v"])
     if recipe.optional and "prob" in OPERATIONS[recipe.operation].optional:
         draw = Draw(recipe.seed, len(names), like)
         inputs["prob"] = as_float(_fractions(draw, recipe.shape[0]), FP32)

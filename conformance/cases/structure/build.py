@@ -12,6 +12,7 @@ from refnum.formats import E4M3, get_format
 from refnum.tiles import tile_count
 
 from ..case import FORM, Case
+from ..draw.factors import factors, positive
 from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
 from ..entry import WORDS
 from ..operation import OPERATIONS
@@ -115,6 +116,10 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
         maximum = {"tensor_amax": LARGEST * np.abs(values.vector(1, seed))} if given else {}
         maximum |= {"maxval": TOPS[seed % len(TOPS), None]} if "maxval" in names else {}
         return {"x": x, **drawn, **maximum}
+    if "factors" in names:
+        fp32 = values.FORMATS["float32"]
+        step = {name: values.floats(fp32, shape, seed + place, (1, 32)) for place, name in enumerate(names[:4])}
+        return {**step, "v": positive(step["v"]), "factors": factors(operation, seed)}
     if names == ("w", "ema"):
         kind = values.FORMATS[params["input"]]
         return {name: values.floats(kind, shape, seed + place, (1, 32)) for place, name in enumerate(names)}

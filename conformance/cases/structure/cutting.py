@@ -157,6 +157,9 @@ def _cutting(operation: str, profile: str, params: str) -> Cutting:
         cases = [build(operation, profile, given, {**row, "rows": a, "columns": b}, 1) for a, b in sides]
         answers = [run_golden(case) for case in cases]
         steps = 1 if along else MANY - FEW
+        ordinary = build(
+            operation, profile, given, {**row, "classes": "ordinary", "rows": sides[1][0], "columns": sides[1][1]}, 2
+        )
         inputs, outputs = (_ways(one, other, steps) for one, other in ([case.inputs for case in cases], answers))
     except (RefnumError, KeyError):
         return UNCUT
@@ -166,7 +169,9 @@ def _cutting(operation: str, profile: str, params: str) -> Cutting:
         return UNCUT
     ways = [Cutting(COLUMNS, inputs, outputs)] if along else []
     ways += [] if along else [Cutting(ROWS, inputs, outputs, first) for first in (False, True)]
-    return next((way for way in ways if _holds(way, cases[1], answers[1])), UNCUT)
+    # special elements can decide everything, which then looks as if each row stood by itself
+    held = ((cases[1], answers[1]), (ordinary, run_golden(ordinary)))
+    return next((way for way in ways if all(_holds(way, *one) for one in held)), UNCUT)
 
 
 def _holds(way: Cutting, case: Case, answer: Arrays) -> bool:

@@ -98,7 +98,7 @@ FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64"
                "10x32", "31x160", "63x128", "96x64", "127x32", "192x160", "2x6144", "2x8224", "20x2048", "1025x32",
                "2048x32")  # fmt: skip
 
-LINE_INPUTS = frozenset({"prob", "weights", "row_map", "tensor_amax", "alpha", "maxval"})
+LINE_INPUTS = frozenset({"prob", "weights", "row_map", "tensor_amax", "alpha", "maxval", "factors"})
 ROUTED = frozenset(name for name, row in OPERATIONS.items() if row.routed)
 RAGGED = frozenset(name for name, row in OPERATIONS.items() if row.ragged) - ROUTED
 PRODUCTS = frozenset(name for name, row in OPERATIONS.items() if row.family == "product")

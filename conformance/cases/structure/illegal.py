@@ -31,9 +31,14 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "variant": ("NVIDIA", "te"), "axis": (2, -2, 1, -1, 1.0, True, "row", "K"),
     "signs": (-1, 1 << 16, 1.0), "rule": ("ceil",), "ties": ("zero",),
     "ratio": ("float16",), "target": ("float16",), "compat": ("torch",), "k": (0, 17, 2.5, "5", True),
-    "cap": (0, -3, 0.1, "3"), "seed": (-1, 1 << 32, 1.0, "1"), "exponent_bits": (0, 3, 2.0, True), "alpha": ([1, 3], [3, 2], [1, 2, 3], 0.99),
+    "cap": (0, -3, 0.1, "3"),
+    "seed": (-1, 1 << 32, 1.0, "1"), "exponent_bits": (0, 3, 2.0, True),
+    "clip": (1, "yes"), "reset": (0,), "decay": ("no",), "forget": ("now", None),
+    "alpha": ([1, 3], [3, 2], [1, 2, 3], 0.99),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
+STEP, MOMENTS = ("gradient", "weight", "m", "v"), ("weight", "m", "v")
+"""Arrays of a step, whose shape is any, and those that have the gradient's."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
 OUTS_WRONG = ("one array short", "one array more")
 """Arrays that cannot be `out`, and numbers of them."""
@@ -133,17 +138,17 @@ def _shapes(legal: Case, name: str, array: np.ndarray) -> Iterator[Change]:
     if name in ("scales", "outer"):
         yield f"{name} with a column too many", {name: np.concatenate([array, array[:, :1]], axis=1)}, {}
         yield f"{name} with a column too few", {name: array[:, :-1].copy()}, {}
-    if name in ("scales", "outer", "up", "grad", "rows", "ema"):
+    if name in ("scales", "outer", "up", "grad", "rows", "ema", *MOMENTS):
         yield f"{name} with a row too many", {name: np.concatenate([array, array[:1]])}, {}
         yield f"{name} with a row too few", {name: array[:-1].copy()}, {}
-    if name in ("scales", "outer", "up", "grad", "rows", "ema") and len(array) > 1:
+    if name in ("scales", "outer", "up", "grad", "rows", "ema", *MOMENTS) and len(array) > 1:
         yield f"{name} of one row", {name: array[:1].copy()}, {}
-    if name in ("scales", "outer", "up", "grad", "ema"):
+    if name in ("scales", "outer", "up", "grad", "ema", *MOMENTS):
         yield f"{name} of one column", {name: array[:, :1].copy()}, {}
     if name in ("up", "grad", "ema"):
         yield f"{name} with a block too many", {name: np.concatenate([array, array[:, :32]], axis=1)}, {}
     turned = OPERATIONS[operation].family == "hadamard" and legal.params["axis"] == 0
-    loose = operation in ("unpermute", "permute_pad", "swiglu_backward") or turned
+    loose = operation in ("unpermute", "permute_pad", "swiglu_backward") or name in STEP or turned
     if name not in ("scales", "outer", "up", "grad", "ema") and not loose:
         for width in (33, 48, 17, 64, array.shape[1] - 1, array.shape[1] + 1):
             if _no_blocks(operation, name, width):

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...cases.case import Case
 from ...cases.crop import WHOLE
+from ...cases.draw.factors import factors
 from ...cases.entry import WORDS
 from ...cases.operation import OPERATIONS
 
@@ -35,7 +36,7 @@ def control_cases(operation: str, profile: str, params: dict[str, Any]) -> Itera
 def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
     index = np.arange(ROWS * K, dtype=np.uint32).reshape(ROWS, K)
     noise = (index * np.uint32(2654435761)) >> np.uint32(7)
-    if name in ("x", "gate", "up", "grad", "w", "ema") or (
+    if name in ("x", "gate", "up", "grad", "w", "ema", "gradient", "weight", "m", "v") or (
         OPERATIONS[operation].kind(name) == "values" and name in ("a", "b")
     ):
         return _floats(index, noise, _DTYPES[params.get("input", "bfloat16")])
@@ -53,6 +54,8 @@ def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
         return np.resize(scales, (-(-ROWS // rows), -(-K // wide)))
     if name in WORDS:
         return noise & np.uint32((1 << WORDS[name]) - 1)
+    if name == "factors":
+        return factors(operation, 0)
     if name in WHOLE:
         return np.array([3.3], np.float32)
     if name == "row_map":
