@@ -12,7 +12,8 @@ from .errors import ShapeError
 from .exact_means import clip_bits
 from .formats import INT4
 from .integer_steps import larger, largest, restored, rounded, smallest
-from .llm_quantisers import llm_qat as llm_qat  # of this family
+from .llm_quantisers import llm_fp4 as llm_fp4  # of this family
+from .llm_quantisers import llm_qat as llm_qat
 from .profiles import HOPPER
 from .softfloat import INF, SIGN, add, multiply, subtract
 

@@ -153,7 +153,7 @@ _TABLE = (
               dear=4, proof=_METHODS),
     Operation("spam_apply", "N27", "updates", _STEP, _STEPPED,
               {"clip": (True, False), "reset": (False, True), "decay": (False, True), "input": ("float32",)},
-              read_under={"reset": ("clip", True)}, reads=_ALONE, rounds_to=_ALONE, dear=4, proof=_METHODS),
+              reads=_ALONE, rounds_to=_ALONE, dear=4, proof=_METHODS),
     Operation("stable_spam_apply", "N27", "updates", _STEP, _STEPPED,
               {"forget": updates.FORGETS, "input": ("float32",)}, reads=_ALONE, rounds_to=_ALONE, dear=4,
               proof=_METHODS),
