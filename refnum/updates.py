@@ -42,7 +42,7 @@ def spam_apply(
     m: Array,
     v: Array,
     factors: Array,
-    clip: bool = False,
+    clip: bool = True,
     reset: bool = False,
     decay: bool = False,
 ) -> tuple[Array, Array, Array]:

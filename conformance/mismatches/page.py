@@ -222,6 +222,8 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> 
         return code_text(OPERATIONS[case.operation].reads.format(case.params), int(unpack_nibbles(array)[row, column]))
     if name == "codes":
         return code_text(OPERATIONS[case.operation].reads.format(case.params), int(array[row, column]))
+    if name == "factors":
+        return None  # scalars of the whole step, which have no place
     if array.dtype.name in _FLOATS:
         place = (0,) if array.shape == (1,) else (row,) if array.ndim == 1 else (row, column // _width(array, case))
         return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[place]))

@@ -25,14 +25,22 @@ def _hits(bits: np.ndarray) -> dict[str, np.ndarray]:
 
 def _names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
     names = {f"{kind} {name}": "given" for name in _ARRAYS for kind in _KINDS} | {"negative v": "given"}
-    forgotten = params.get("forget") == "after"
+    forgotten, anew = params.get("forget") == "after", params.get("reset") or params.get("forget") == "before"
     results = ("weight",) if forgotten else ("weight", "m", "v")
     names |= {
         f"{kind} {name} after": "a result"
         for name in results
         for kind in _KINDS
-        if (kind, name) != ("negative zero", "v")
+        if kind != "negative zero" or name == "weight" or (name == "m" and not anew)
     }
+    if operation == "spam_apply":
+        rare = ["negative zero weight"] if params["decay"] else []
+        rare += ["infinite m", "infinite v", "subnormal v"] if params["clip"] and params["reset"] else []
+        names = {
+            name: words
+            for name, words in names.items()
+            if name.removesuffix(" after") not in rare or "after" not in name
+        }
     if operation == "spam_apply" and params["clip"]:
         names["a spike"] = "clipped"
     if operation == "stable_spam_apply":
