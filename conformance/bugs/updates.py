@@ -43,7 +43,7 @@ def _out(weight: Array, m: Array, v: Array) -> Outputs:
 def _adam(case: Case, s: Step, gradient: Array, scalars: list[np.float32], forget: str = "") -> Outputs:
     decay, beta1, rest1, beta2, rest2, root, eps, rate = scalars
     m, v = (np.zeros_like(gradient) if forget == "before" else case.inputs[name] for name in ("m", "v"))
-    weight = case.inputs["weight"] * (decay if s.decays else np.float32(1))
+    weight: Array = case.inputs["weight"] * (decay if s.decays else np.float32(1))
     first = s.average(m, beta1, gradient, rest1)
     second = s.average(v, beta2, gradient * gradient, rest2)
     weight = weight - rate * s.divide(m if s.old else first, s.below(second, root, eps))

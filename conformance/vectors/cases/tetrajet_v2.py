@@ -56,8 +56,8 @@ def _steps() -> Iterator[Draft]:
         lanes = np.float32(np.uint32(top).view(np.float32)) * mantissas
         x = float32([_group(*(lanes[i : i + 2].view(np.uint32).tolist() for i in (0, 2, 4, 6)))])
         yield _draft(x, None, f"a maximum of 0x{top:08X}")
-    for label, lanes in (("zeros", [0, SIGN]), ("NaN", [NAN, SNAN]), ("Inf", [INF, SIGN | INF, 0x3F800000])):
-        yield _draft(float32([_group(lanes, [0x3F800000, 0x3F000000], lanes), _group(lanes)]), None, label)
+    for label, ends in (("zeros", [0, SIGN]), ("NaN", [NAN, SNAN]), ("Inf", [INF, SIGN | INF, 0x3F800000])):
+        yield _draft(float32([_group(ends, [0x3F800000, 0x3F000000], ends), _group(ends)]), None, label)
     low = [0x45280000, *[0x3A800000 + step for step in (-1, 0, 1)]]
     below = [[word] for word in (0x3BBFFFFF, 0x3BC00000, 0x3BC00001, 0x3B000000, 0x3C400000)]
     yield _draft(float32([_group(low, *below)]), None, "inner scales of 0, of the least, and of ties between them")

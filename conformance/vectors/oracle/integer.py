@@ -49,8 +49,8 @@ def dequantize_int4(vector: Vector) -> Any:
     codes, scales, zeros = inputs["codes"].tolist(), inputs["scales"], inputs.get("zeros")
     if zeros is not None and zeros.dtype == np.uint8:
         zeros = zeros.astype(np.float32)
-    wide = [part if part is None else _rows(part, len(codes)) for part in (scales, zeros)]
-    return (oracle.dequantize_int4(codes, *wide),)
+    placed = None if zeros is None else _rows(zeros, len(codes))
+    return (oracle.dequantize_int4(codes, _rows(scales, len(codes)), placed),)
 
 
 def _rows(part: np.ndarray, rows: int) -> list[list[int]]:
