@@ -27,7 +27,10 @@ OTHERWISE: dict[str, dict[str, str]] = {
     "grad_scale": {"scale": "float32", "amax": "float32", "top": "float32"},
     "llm_fp4": {"maxval": "float32"},
     "stable_spam_factors": {"largest": "measured", "norm": "measured"},
-    "stable_spam_apply": {"m": "float32", "v": "float32", "factors": "float32"},
+    **{
+        name: {"m": "float32", "v": "float32", "factors": "float32"}
+        for name in ("adam_apply", "spam_apply", "stable_spam_apply")
+    },
     "decode": {"codes": "@fmt"},
     "decode_e2m1": {"codes": "E2M1"},
     "decode_e8m0": {"codes": "E8M0"},

@@ -66,7 +66,10 @@ def recipe(name, number=0):
     params = dict(operation.defaults())
     if OPERATIONS[name].ragged:
         params["splits"] = [4, 0, 6]
-    return Recipe(name, "HOPPER", params, (10, 160), 77, distribution.name, dict(distribution.simple), optional=True)
+    columns = 256 if name.endswith("tetrajet_v2") else 160
+    return Recipe(
+        name, "HOPPER", params, (10, columns), 77, distribution.name, dict(distribution.simple), optional=True
+    )
 
 
 def subject(like, name, wrap=lambda results: results):

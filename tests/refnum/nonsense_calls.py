@@ -178,6 +178,7 @@ DRAW = {"n": 8, "seed": 1, "stream": 0, "step": 0, "offset": 0, "like": LIKE}
 MX = {"packed": PACKED, "scales": SCALES}
 FP8 = {"codes": CODES, "scales": TILES}
 PRODUCT = {"a": CODES, "b": CODES, "a_format": "E4M3", "b_format": "E4M3"}
+FOUR = {f"{name}*one of four": X for name in ("gradient", "weight", "m", "v")}
 STEP = {"gradient": X, "weight": X, "lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.1}
 GATHER = {"payload": PAYLOAD, "row_map": MAP, "splits": [4], "align": 32}
 V2, INNER, OUTER = R.quantize_tetrajet_v2(X)
@@ -247,8 +248,9 @@ CALLS = {
                          "mode": "paper"},
     "stable_spam_factors": {"state": R.StableSpamState.start(X), "gradient": X, "largest*one float": np.float32(3),
                             "norm*one float": np.ones(1, np.float32), "theta": 0.9, "gap": 4, "mode": "code"},
-    "stable_spam_apply": {"gradient*one of four": X, "weight*one of four": X, "m*one of four": X, "v*one of four": X,
-                          "factors": np.ones(12, np.float32), "forget": "after"},
+    "stable_spam_apply": {**FOUR, "factors": np.ones(12, np.float32), "forget": "after"},
+    "adam_apply": {**FOUR, "factors": np.ones(8, np.float32)},
+    "spam_apply": {**FOUR, "factors": np.ones(8, np.float32), "clip*flag": True, "reset*flag": False, "decay*flag": True},
     "exact_norm": {"x*norm floats": X},
     "fp8_to_mxfp4": {**FP8, "profile": "HOPPER", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8": {**MX, "scale": "max", "layout_in": "bytes", "layout_out": "bytes"},

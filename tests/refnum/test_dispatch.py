@@ -16,7 +16,7 @@ FUNCTIONS = {
     np.where, np.take, np.empty, np.zeros, np.asarray, np.arange, np.concatenate,
     np.broadcast_to, np.clip, np.ascontiguousarray, np.stack, np.transpose, np.reshape, np.max, np.any, np.all,
     np.zeros_like, np.ones_like, np.full_like, np.array, np.ones, np.argsort, np.cumsum, np.bincount, np.unique,
-    np.broadcast_arrays, np.searchsorted, np.sort, np.flatnonzero,
+    np.broadcast_arrays, np.searchsorted, np.sort, np.flatnonzero, np.empty_like,
 }  # fmt: skip
 
 
@@ -59,7 +59,9 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         self.host[unwrap(key)] = owned(value)
 
 
-for name in ("reshape", "view", "astype", "max", "min", "any", "all", "copy", "sum", "transpose", "argmax", "ravel"):
+METHODS = ("reshape", "view", "astype", "max", "min", "any", "all", "copy", "sum", "transpose", "argmax", "ravel", "swapaxes",
+           "tolist")  # fmt: skip
+for name in METHODS:
 
     def method(self, *args, _name=name, **kwargs):
         return wrap(getattr(self.host, _name)(*unwrap(args), **kwargs))
