@@ -1,5 +1,6 @@
 """Tests marked `slow` run only with --slow; what tests start loads compiled modules, whatever this process does."""
 
+import gc
 import os
 import shutil
 import sys
@@ -16,6 +17,17 @@ BYTECODE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "bytecode"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
 sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Modules and tests stay until the end: the garbage collector looks through them once, and never again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_sessionfinish(session):
