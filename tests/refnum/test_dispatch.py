@@ -59,8 +59,8 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         self.host[unwrap(key)] = owned(value)
 
 
-METHODS = ("reshape", "view", "astype", "max", "min", "any", "all", "copy", "sum", "transpose", "argmax", "ravel", "swapaxes",
-           "tolist")  # fmt: skip
+METHODS = ("reshape", "view", "astype", "max", "min", "any", "all", "copy", "sum", "transpose", "argmax", "ravel",
+           "swapaxes", "tolist")  # fmt: skip
 for name in METHODS:
 
     def method(self, *args, _name=name, **kwargs):
