@@ -1,5 +1,10 @@
 // Float [M, K] -> NVFP4 of its rotated groups, and the largest magnitude of the rotated matrix (clause N22.6).
-#include "rotated_codes.cuh"
+#include "rotated_lanes.cuh"
+
+// Whether codes come from lanes of binary16 (rotated_lanes.cuh).
+#ifndef LANES
+#define LANES 1
+#endif
 
 namespace refnum {
 
@@ -16,7 +21,7 @@ struct Factors {
         tensor = tensor_scale(amax, a.order);
         for (uint32_t code = threadIdx.x; code < NVFP4_CODES; code += THREADS) {
             of[code] = block_factor(code, tensor, order);
-            of[NVFP4_CODES + code] = small_factor(of[code], plain);
+            of[NVFP4_CODES + code] = small_factor(of[code], LANES ? HALF_ONE : SMALL, plain);
         }
         if (a.amax && blockIdx.x == 0 && threadIdx.x == 0) *a.out_amax = amax;
         plain = __syncthreads_and(plain);
@@ -38,6 +43,32 @@ struct Factors {
         }
         return true;
     }
+    // The same by lanes. `own(words)` gives the thread's group, before it is rotated.
+    template <class Own, class Put>
+    __device__ __forceinline__ bool quantize_lanes(uint32_t bound, int rotation, const Fragments& w, const TileSums& sums,
+                                                   uint32_t& code, const Own& own, const Put& put) const {
+        const uint32_t most = own_maximum(thread, sums);
+        code = block_code(most, tensor, order);
+        const uint32_t factor = get_word(thread.factors + 4 * code);
+        uint32_t factors[4], power = least_power(w);
+#pragma unroll
+        for (int n = 0; n < 4; ++n) factors[n] = __shfl_sync(~0u, factor, n, 4);
+        const uint32_t least = smaller_of_two(smaller_of_two(factors[0], factors[1]), smaller_of_two(factors[2], factors[3]));
+        const bool large = multiply_floats(most, factor) >= HALF_SEVEN, wide = CUT == NEAR || multiply_floats(power, least) < bound;
+        if (__any_sync(~0u, large || wide)) {
+            if (__any_sync(~0u, large)) return false;
+            uint32_t words[GROUP / 2];
+            own(words);
+            if (!sums_decide(rotation, words, sums)) return false;
+        }
+#pragma unroll
+        for (int n = 0; n < 4; n += 2) {
+            const uint32_t codes = lane_codes_of_two(sums, n, factors + n);
+            put(n, (uint16_t)codes);
+            put(n + 1, (uint16_t)(codes >> 16));
+        }
+        return true;
+    }
     // A rotated group -> two packed words; returns the code of its scale.
     __device__ __forceinline__ uint32_t quantize(const uint32_t* words, uint32_t* packed) const {
         bool odd = false;
@@ -47,6 +78,12 @@ struct Factors {
         return code;
     }
 };
+
+// What the least number times the least factor of its groups must reach: the numbers of a group add up to four times its largest
+// sum at most, which the order of additions asks for.
+__device__ __forceinline__ uint32_t exactness_bound(int rotation) {
+    return kept(rotation == ROTATION_EXACT ? LEAST_SHARE : multiply_floats(LEAST_SHARE, 0x40800000));
+}
 
 // Along rows.
 template <int kind, bool flat>
@@ -58,26 +95,45 @@ __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
     const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL) + (threadIdx.x - lane);
     const uint64_t own = first + 8 * (lane % 4) + lane / 4;  // the group whose scale this thread finds
     uint8_t *out = settled(a.out + first * 8 + 2 * lane), *out_scales = settled(a.out_scales + own);
-    const auto taken = [&](uint32_t behind, const TileSums& sums) {
-        uint32_t code;
-        if (!factors.quantize_sums(sums, code, [&](int n, uint16_t codes) {
-                *reinterpret_cast<uint16_t*>(out + 8 * behind + 64 * n) = codes;
-            })) return false;
+    const auto put_scale = [&](uint32_t behind, uint32_t code) {
         if (LAYOUT_OUT == BYTES) {
             out_scales[behind] = (uint8_t)code;
         } else {
             const Place<flat> place = place_of<flat>(a, own + behind);
             lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
         }
+    };
+    const auto taken = [&](uint32_t behind, const TileSums& sums) {
+        uint32_t code;
+        if (!factors.quantize_sums(sums, code, [&](int n, uint16_t codes) {
+                *reinterpret_cast<uint16_t*>(out + 8 * behind + 64 * n) = codes;
+            })) return false;
+        put_scale(behind, code);
         return true;
     };
-    rows_rotated<kind, flat, true>(a, tiles, factors.plain, taken, [&](const Place<flat>& place, const uint32_t* words) {
+    const auto found = [&](const Place<flat>& place, const uint32_t* words) {
         uint32_t packed[2];
         const uint32_t code = factors.quantize(words, packed);
         store<8>(a.out + place.number * 8, packed);
         if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
         else a.out_scales[place.number] = (uint8_t)code;
-    });
+    };
+    if (!LANES || kind != BFLOAT16) {
+        rows_rotated<kind, flat, true>(a, tiles, factors.plain, taken, found);
+    } else if (!factors.plain) {
+        tiles_rotated<flat, false, false>(a, tiles, taken, found);
+    } else {
+        const uint32_t bound = exactness_bound(a.rotation);
+        tiles_coded<flat>(a, tiles, [&](uint32_t behind, const TileThread& tile, const Fragments& w, const TileSums& sums) {
+            uint32_t code;
+            const auto words_of = [&](uint32_t* words) { get_group(tile.own, words); };
+            if (!factors.quantize_lanes(bound, a.rotation, w, sums, code, words_of, [&](int n, uint16_t codes) {
+                    *reinterpret_cast<uint16_t*>(out + 8 * behind + 64 * n) = codes;
+                })) return false;
+            put_scale(behind, code);
+            return true;
+        }, found);
+    }
 }
 
 // Down columns: the codes of a CTA's groups are gathered, so that they are written row by row of the result.
@@ -85,7 +141,8 @@ template <int kind>
 __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     constexpr uint32_t wide = ACROSS<kind>;
     __shared__ uint32_t table[2 * NVFP4_CODES];
-    __shared__ uint4 tiles[CTA_VECTORS<2> + WARPS * RAW_VECTORS];
+    constexpr int squares = SQUARES * WARPS * (int)SQUARE_VECTORS, others = CTA_VECTORS<2> + WARPS * RAW_VECTORS;
+    __shared__ uint4 tiles[LANES && squares > others ? squares : others];
     __shared__ uint2 codes[GROUPS_DOWN][wide + 1];
     __shared__ uint8_t scales[GROUPS_DOWN][wide + 4];
     const Corner<kind> corner(a);
@@ -98,11 +155,28 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
         scales[group][row + 8 * (lane % 4) + lane / 4] = (uint8_t)code;
         return true;
     };
-    columns_rotated<kind, true>(a, corner, tiles, factors.plain, taken, [&](uint32_t group, uint32_t row, const uint32_t* words) {
+    const auto found = [&](uint32_t group, uint32_t row, const uint32_t* words) {
         uint32_t packed[2];
         scales[group][row] = (uint8_t)factors.quantize(words, packed);
         codes[group][row] = make_uint2(packed[0], packed[1]);
-    });
+    };
+    const bool by_lanes = LANES && kind == BFLOAT16 && factors.plain && a.aligned;
+    if constexpr (LANES && kind == BFLOAT16) {
+        const uint32_t bound = exactness_bound(a.rotation);
+        const auto coded = [&](uint32_t group, uint32_t column, const auto& words_of, const Fragments& w, const TileSums& sums) {
+            uint16_t* out = reinterpret_cast<uint16_t*>(&codes[group][column]) + lane;
+            uint32_t code;
+            if (!factors.quantize_lanes(bound, a.rotation, w, sums, code, words_of, [&](int n, uint16_t four) { out[32 * n] = four; })) {
+                return false;
+            }
+            scales[group][column + 8 * (lane % 4) + lane / 4] = (uint8_t)code;
+            return true;
+        };
+        if (by_lanes) squares_coded(a, corner, tiles, coded, found);
+        else columns_rotated<kind, false>(a, corner, tiles, false, taken, found);
+    } else {
+        columns_rotated<kind, true>(a, corner, tiles, factors.plain, taken, found);
+    }
     __syncthreads();
     constexpr uint32_t step = THREADS / GROUPS_DOWN;
     const uint32_t group = threadIdx.x % GROUPS_DOWN;
@@ -111,7 +185,7 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     uint64_t place = (uint64_t)(corner.column + column) * a.per_row + corner.group + group;
 #pragma unroll 2
     for (; column < wide && corner.column + column < a.k; column += step, place += (uint64_t)step * a.per_row) {
-        const uint32_t row = tile_row<kind>(column), scale = scales[group][row];
+        const uint32_t row = by_lanes ? column : tile_row<kind>(column), scale = scales[group][row];
         *reinterpret_cast<uint2*>(a.out + place * 8) = codes[group][row];
         if (LAYOUT_OUT == BYTES) a.out_scales[place] = (uint8_t)scale;
         else lay_scale(a.out_scales, a.rows, a.columns, corner.column + column, corner.group + group, scale);

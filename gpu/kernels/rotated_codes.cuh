@@ -17,8 +17,8 @@ constexpr uint32_t LEAST_FACTOR = 0x21800000, LARGEST_FACTOR = 0x5D800000;      
 constexpr uint32_t NO_FACTOR = FLOAT_LARGEST, SMALL_SEVEN = 0x01E00000;          // 7 * 2**-126
 constexpr uint32_t BESIDE_TIE = 48, MOVED = 16;                                  // units in the last place
 
-// The factor times 2**-63, moved; `plain` becomes false where it has two wishes.
-__device__ __forceinline__ uint32_t small_factor(uint32_t factor, bool& plain) {
+// The factor times a power of two, moved; `plain` becomes false where it has two wishes.
+__device__ __forceinline__ uint32_t small_factor(uint32_t factor, uint32_t unit, bool& plain) {
     if (factor < LEAST_FACTOR || factor > LARGEST_FACTOR) return NO_FACTOR;
     bool up = false, down = false;
 #pragma unroll
@@ -30,7 +30,7 @@ __device__ __forceinline__ uint32_t small_factor(uint32_t factor, bool& plain) {
         up |= wish, down |= !wish;
     }
     if (up && down) plain = false;
-    return multiply_floats(up ? factor + MOVED : down ? factor - MOVED : factor, SMALL);
+    return multiply_floats(up ? factor + MOVED : down ? factor - MOVED : factor, unit);
 }
 
 // What a thread needs: the table of small factors in shared memory, selectors of the words and of the half that have its
