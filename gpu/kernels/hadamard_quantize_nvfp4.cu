@@ -144,7 +144,7 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     constexpr int squares = SQUARES * WARPS * (int)SQUARE_VECTORS, others = CTA_VECTORS<2> + WARPS * RAW_VECTORS;
     __shared__ uint4 tiles[LANES && squares > others ? squares : others];
     __shared__ uint2 codes[GROUPS_DOWN][wide + 1];
-    __shared__ uint8_t scales[GROUPS_DOWN][wide + 4];
+    __shared__ __align__(4) uint8_t scales[wide][GROUPS_DOWN + 4];
     const Corner<kind> corner(a);
     const Factors factors(a, table);
     const uint32_t lane = threadIdx.x % WARP;
@@ -152,12 +152,12 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
         uint16_t* out = reinterpret_cast<uint16_t*>(&codes[group][row]) + lane;
         uint32_t code;
         if (!factors.quantize_sums(sums, code, [&](int n, uint16_t four) { out[32 * n] = four; })) return false;
-        scales[group][row + 8 * (lane % 4) + lane / 4] = (uint8_t)code;
+        scales[row + 8 * (lane % 4) + lane / 4][group] = (uint8_t)code;
         return true;
     };
     const auto found = [&](uint32_t group, uint32_t row, const uint32_t* words) {
         uint32_t packed[2];
-        scales[group][row] = (uint8_t)factors.quantize(words, packed);
+        scales[row][group] = (uint8_t)factors.quantize(words, packed);
         codes[group][row] = make_uint2(packed[0], packed[1]);
     };
     const bool by_lanes = LANES && kind == BFLOAT16 && factors.plain && a.aligned;
@@ -169,7 +169,7 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
             if (!factors.quantize_lanes(bound, a.rotation, w, sums, code, words_of, [&](int n, uint16_t four) { out[32 * n] = four; })) {
                 return false;
             }
-            scales[group][column + 8 * (lane % 4) + lane / 4] = (uint8_t)code;
+            scales[column + 8 * (lane % 4) + lane / 4][group] = (uint8_t)code;
             return true;
         };
         if (by_lanes) squares_coded(a, corner, tiles, coded, found);
@@ -178,6 +178,27 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
         columns_rotated<kind, true>(a, corner, tiles, factors.plain, taken, found);
     }
     __syncthreads();
+    if (by_lanes && GROUPS_DOWN == 32 && LAYOUT_OUT == BYTES && a.per_row % 4 == 0 && corner.group + GROUPS_DOWN <= a.per_row) {
+        // two groups a store, four scales a store
+        const uint32_t pair = 2 * ((lane & 7) + 8 * (lane >> 4)), four = lane % 8 * 4;
+        const uint32_t left = a.k - corner.column;
+        uint32_t column = threadIdx.x / WARP * 2 + (lane >> 3 & 1);
+        const uint64_t first = (uint64_t)corner.column * a.per_row + corner.group;
+        uint8_t* p = a.out + (first + (uint64_t)column * a.per_row + pair) * 8;
+#pragma unroll 4
+        for (uint32_t i = 0; i < wide; i += 2 * WARPS, p += (uint64_t)(16 * WARPS) * a.per_row) {
+            const uint2 one = codes[pair][column + i], two = codes[pair + 1][column + i];
+            if (column + i < left) *reinterpret_cast<uint4*>(p) = make_uint4(one.x, one.y, two.x, two.y);
+        }
+        column = threadIdx.x / 8;
+        p = a.out_scales + first + (uint64_t)column * a.per_row + four;
+#pragma unroll
+        for (uint32_t i = 0; i < wide; i += THREADS / 8, p += (uint64_t)(THREADS / 8) * a.per_row) {
+            const uint32_t word = *reinterpret_cast<const uint32_t*>(&scales[column + i][four]);
+            if (column + i < left) *reinterpret_cast<uint32_t*>(p) = word;
+        }
+        return;
+    }
     constexpr uint32_t step = THREADS / GROUPS_DOWN;
     const uint32_t group = threadIdx.x % GROUPS_DOWN;
     if (corner.group + group >= a.per_row) return;
@@ -185,7 +206,7 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     uint64_t place = (uint64_t)(corner.column + column) * a.per_row + corner.group + group;
 #pragma unroll 2
     for (; column < wide && corner.column + column < a.k; column += step, place += (uint64_t)step * a.per_row) {
-        const uint32_t row = by_lanes ? column : tile_row<kind>(column), scale = scales[group][row];
+        const uint32_t row = by_lanes ? column : tile_row<kind>(column), scale = scales[row][group];
         *reinterpret_cast<uint2*>(a.out + place * 8) = codes[group][row];
         if (LAYOUT_OUT == BYTES) a.out_scales[place] = (uint8_t)scale;
         else lay_scale(a.out_scales, a.rows, a.columns, corner.column + column, corner.group + group, scale);

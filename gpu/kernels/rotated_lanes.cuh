@@ -117,7 +117,7 @@ __device__ __forceinline__ void tiles_coded(const RotationArguments& a, const ui
     };
 #pragma unroll
     for (int u = 0; u < AHEAD; ++u) start(u);
-    const uint32_t whole = left / WARP * WARP;  // groups of whole tiles
+    const uint32_t groups = __shfl_sync(~0u, left - min(left, threadIdx.x - lane), 0);  // from this warp's first one on: uniform
     uint32_t others = 0;
 #pragma unroll AHEAD
     for (uint32_t u = 0; u < UNROLL; ++u) {
@@ -129,7 +129,7 @@ __device__ __forceinline__ void tiles_coded(const RotationArguments& a, const ui
 #pragma unroll
         for (int i = 0; i < 2; ++i) get_fragments(tile.fragment + 512 * i, w[i]);
         fragment_sums(tile, w, sums);
-        if (u * THREADS + thread >= whole || !taken(u * THREADS, tile, w, sums)) others |= 1u << u;
+        if (u * THREADS + WARP > groups || !taken(u * THREADS, tile, w, sums)) others |= 1u << u;
         if (u + AHEAD < UNROLL) {
             __syncwarp();
             start(u + AHEAD);
@@ -204,7 +204,7 @@ __device__ __forceinline__ void squares_coded(const RotationArguments& a, const 
                                               const Taken& taken, const Found& found) {
     static_assert(2 * STEPS_DOWN <= 32, "a bit for each tile");
     const TileThread tile = own_tiles<1>(a, all, false);
-    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const uint32_t warp = __shfl_sync(~0u, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;  // uniform
     const Squares squares(all);
     const auto start = [&](uint32_t u) {
         const uint32_t group = corner.group + u * WARPS + warp;

@@ -193,7 +193,10 @@ __device__ __forceinline__ void rotate_whole(const RotationArguments& a, TileThr
 // All groups of a warp along rows, in turn, rotated. The next ones are on their way meanwhile. `taken(behind, sums)` is asked
 // first, if `ready`: the sums of the warp's groups, which lie `behind` the first ones, are spread over it. If it says no,
 // `found(place, words)` gets the groups.
-constexpr int AHEAD = 2;
+#ifndef STAGES
+#define STAGES 2
+#endif
+constexpr int AHEAD = STAGES;
 template <bool flat, bool small, bool ready, class Taken, class Found>
 __device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, const Taken& taken, const Found& found) {
     const TileThread tiles = own_tiles<AHEAD>(a, all, small);
