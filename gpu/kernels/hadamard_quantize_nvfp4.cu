@@ -163,7 +163,7 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     const bool by_lanes = LANES && kind == BFLOAT16 && factors.plain && a.aligned;
     if constexpr (LANES && kind == BFLOAT16) {
         const uint32_t bound = exactness_bound(a.rotation);
-        const auto coded = [&](uint32_t group, uint32_t column, const auto& words_of, const Fragments& w, const TileSums& sums) {
+        const auto coded = [&](uint32_t group, uint32_t column, const OwnColumn& words_of, const Fragments& w, const TileSums& sums) {
             uint16_t* out = reinterpret_cast<uint16_t*>(&codes[group][column]) + lane;
             uint32_t code;
             if (!factors.quantize_lanes(bound, a.rotation, w, sums, code, words_of, [&](int n, uint16_t four) { out[32 * n] = four; })) {

@@ -197,6 +197,14 @@ struct Squares {
     }
 };
 
+// The thread's numbers of the column 32 * i + lane.
+struct OwnColumn {
+    const Squares& squares;
+    uint32_t stage;
+    int i;
+    __device__ __forceinline__ void operator()(uint32_t* words) const { squares.get_column(stage, i, words); }
+};
+
 // All groups of this CTA down columns, in turn, of aligned bfloat16: `taken(number of the group in the CTA, first column, own
 // column, fragments, sums)`, where `own column` gives the thread's numbers of the column `lane` further, and `found(number, column, words)`.
 template <class Taken, class Found>
@@ -226,8 +234,7 @@ __device__ __forceinline__ void squares_coded(const RotationArguments& a, const 
             TileSums sums;
             squares.get(u % SQUARES, i, w);
             fragment_sums(tile, w, sums);
-            const auto own = [&](uint32_t* words) { squares.get_column(u % SQUARES, i, words); };
-            if (!taken(here, i * WARP, own, w, sums)) others |= 1u << (2 * u + i);
+            if (!taken(here, i * WARP, OwnColumn{squares, u % SQUARES, i}, w, sums)) others |= 1u << (2 * u + i);
         }
         __syncwarp();
         start(u + SQUARES);
