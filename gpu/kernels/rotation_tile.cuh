@@ -253,7 +253,7 @@ __device__ __forceinline__ bool sums_decide(int order, const uint32_t* w, const 
     bool open = is_halfway(sums, cut & ~wide);
     if (wide) {
         const bool ordinary = CUT != NEAR && most - (BOTTOM << 23) < (uint32_t)(TOP - BOTTOM) << 23;
-        open |= (far && !ordinary) || is_near_halfway(sums, wide, most);
+        open |= is_near_halfway(sums, wide, most) | (far && !ordinary);
     }
     return !__any_sync(~0u, open);
 }
