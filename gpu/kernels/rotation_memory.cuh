@@ -360,7 +360,7 @@ __device__ __forceinline__ void squares_rotated(const RotationArguments& a, cons
 template <int kind, class Found>
 __device__ __forceinline__ void columns_rotated(const RotationArguments& a, const Corner<kind>& corner, const uint4* all,
                                                 const Found& found) {
-    const TileThread tiles = own_tiles<2>(a, all);
+    const TileThread tiles = kind == BFLOAT16 ? own_tiles<2>(a, all) : TileThread{};
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 #pragma unroll 1
     for (int u = 0; u < STEPS_DOWN; ++u) {
