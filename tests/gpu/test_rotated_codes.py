@@ -1,4 +1,4 @@
-"""NVFP4 from the sums of rotated groups, emulated: factors that meet ties, wide groups, groups that take the other way."""
+"""NVFP4 from the sums of rotated groups, emulated: factors that meet ties, wide groups, and the other way."""
 
 import ml_dtypes
 import numpy as np
