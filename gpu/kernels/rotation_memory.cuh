@@ -310,7 +310,7 @@ template <class Taken, class Found>
 __device__ __forceinline__ void squares_rotated(const RotationArguments& a, const Corner<BFLOAT16>& corner, const uint4* all,
                                               const Taken& taken, const Found& found) {
     static_assert(2 * STEPS_DOWN <= 32, "a bit for each tile");
-    const TileThread tile = own_tiles<1>(a, all);
+    const TileThread tile = own_tiles<2 * SQUARES>(a, all);  // where the warp's squares are, too
     const uint32_t warp = __shfl_sync(~0u, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;  // uniform
     const Squares squares(all);
     const auto start = [&](uint32_t u) {
@@ -339,19 +339,20 @@ __device__ __forceinline__ void squares_rotated(const RotationArguments& a, cons
         start(u + SQUARES);
     }
     await_groups<0>();
+    __syncwarp();
 #pragma unroll 1
     for (; others; others &= others - 1) {
         const uint32_t bit = __ffs(others) - 1, here = bit / 2 * WARPS + warp, column = bit % 2 * WARP + lane;
         const uint32_t top = (corner.group + here) * GROUP;
         const uint8_t* p = a.x + (offset_t)top * a.x_stride + (offset_t)(corner.column + column) * 2;
-        uint32_t w[GROUP / 2] = {}, words[GROUP / 2];
+        uint32_t words[GROUP / 2] = {};
 #pragma unroll
         for (uint32_t i = 0; i < GROUP; ++i, p += a.x_stride) {
             uint32_t number = 0;
             if (corner.column + column < a.k && top + i < a.m) load<2>(p, true, &number);
-            w[i / 2] |= number << (16 * (i % 2));
+            words[i / 2] |= number << (16 * (i % 2));
         }
-        rotate_group<BFLOAT16, 8>(w, a.signs, a.rotation, words);
+        rotate_whole(a, tile, words);
         found(here, column, words);
     }
 }
