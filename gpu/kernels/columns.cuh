@@ -42,7 +42,8 @@
 #ifndef RAGGED
 #define RAGGED 0
 #endif
-// Without RAGGED: whether windows are the segments of several experts, which begin at multiples of 32.
+// Without RAGGED: whether windows are the segments of several experts, which begin at multiples of 32 (1) or, for `amax`,
+// anywhere: 2, or 3 where short segments take fewer of a thread's rows.
 #ifndef SPLIT
 #define SPLIT 0
 #endif

@@ -14,14 +14,32 @@ namespace refnum {
 constexpr int GROUPS = WIDE / 32, WARPS = GROUPS / TURNS, WORKERS = 32 * WARPS;  // of a tile, and its threads
 constexpr int ROWS_A_PASS = WORKERS / GROUPS;                                      // that a CTA copies at a time
 
+// How the rows of a segment that begins anywhere (SPLIT 2 and 3) lie in a tile: eight runs of 4 * quads rows in the first places of
+// each sixteen, so that every run but those at the ends is whole in aligned bytes of a column. The first run has `skew` places
+// before the segment, which are those of the rows behind the last run.
+struct Lie {
+    uint32_t quads, skew;  // of a run; places of the first run before the segment's first row
+
+    __device__ __forceinline__ explicit Lie(const ColumnTile& tile)
+        : quads(SPLIT < 3 || tile.rows > 64 ? 4 : tile.rows > 32 ? 2 : 1), skew((uint32_t)tile.row & (4 * quads - 1)) {}
+    __device__ __forceinline__ uint32_t run() const { return 4 * quads; }
+    // The row of a place, from the segment's first; none for places that no run has.
+    __device__ __forceinline__ uint32_t row(uint32_t place) const {
+        const uint32_t at = place / 16 * run() + place % 16;
+        return place % 16 >= run() ? ~0u >> 1 : at - skew + (at < skew ? 8 * run() : 0);
+    }
+};
+
 // Skews keep the blocks of eight neighbouring rows (where `skew` is 4), and equal rows of eight runs, in different banks.
 template <int tall, int run, int skew>
 struct PackedTile {
     static constexpr int pitch = WIDE / 8 + skew, run_pitch = run * pitch + 4;  // words of a row, and of a run
     static constexpr bool BANDS = run == 4;  // then nobody reads 32 places without rows, and only the first ones have some below
     __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
-    __align__(8) uint8_t bytes[tall * GROUPS];
+    static constexpr int byte_run = SPLIT == 3 && run == 16 ? 16 : tall;  // places whose bytes follow each other
+    __align__(8) uint8_t bytes[(tall + tall / byte_run) * GROUPS];
 
+    __device__ __forceinline__ uint8_t* scales(uint32_t i) { return bytes + (byte_run < tall ? i + i / byte_run : i) * GROUPS; }
     __device__ __forceinline__ uint32_t* row(uint32_t i) { return codes + i * pitch + i / run * 4; }
     __device__ __forceinline__ uint4& block(uint32_t i, uint32_t group) {
         return *reinterpret_cast<uint4*>(row(i) + 4 * group);
@@ -52,6 +70,39 @@ struct PackedTile {
             }
         }
         fetch_scales(a, column, first, rows, tall, bytes, keep, turned);
+    }
+
+    // The rows of a segment, as they lie: all threads.
+    __device__ __forceinline__ void fetch_lying(const ColumnArguments& a, const ColumnTile& to, const Lie& lie, uint64_t keep) {
+        static_assert(ROWS_A_PASS % 16 == 0, "a thread has the same place of several runs");
+        const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS;
+        const uint32_t here = to.column + 32 * group < a.k ? to.rows : 0;
+        const uint8_t* x = a.x + to.row * a.x_stride + (to.column / 2 + 16 * group);
+        if (own % 16 < lie.run()) {
+            if (a.aligned & VECTORS) {
+#pragma unroll
+                for (uint32_t i = 0; i < tall; i += ROWS_A_PASS) {
+                    const uint32_t row = lie.row(i + own);
+                    copy_16(&block(i + own, group), x + row * a.x_stride, row < here);
+                }
+            } else {
+#pragma unroll 1
+                for (uint32_t i = own; i < tall; i += ROWS_A_PASS) {
+                    const uint32_t row = lie.row(i);
+                    uint32_t w[4] = {0, 0, 0, 0};
+                    if (row < here) load<16>(x + row * a.x_stride, false, w);
+                    block(i, group) = make_uint4(w[0], w[1], w[2], w[3]);
+                }
+            }
+        }
+        const uint8_t* from = a.scales + to.row * a.scale_stride + to.column / 32;
+        const bool vectors = a.aligned & SCALES && to.column + WIDE <= a.k;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < tall; i += WORKERS) {
+            const uint32_t row = lie.row(i);
+            if (vectors) copy_scales(scales(i), from + row * a.scale_stride, row < to.rows, keep);
+            else fetch_bytes(a, to.column, from + row * a.scale_stride, row < to.rows, scales(i));
+        }
     }
 
     // Every four threads of a warp have 32 places from `first` on as rows of one segment, at their numbers modulo 32: all threads.
@@ -143,7 +194,7 @@ __device__ __forceinline__ void block_parts(Tile& tile, uint32_t group, uint32_t
         const uint32_t row = 32 * i + threadIdx.x % 32;
         const uint4 four = tile.block(row, group);
         const uint32_t w[4] = {four.x, four.y, four.z, four.w};
-        byte[i] = tile.bytes[row * GROUPS + group];
+        byte[i] = tile.scales(row)[group];
         part[i] = block_part_max(w, byte[i]);
     }
 }

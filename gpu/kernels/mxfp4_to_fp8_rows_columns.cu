@@ -15,11 +15,12 @@ __device__ __forceinline__ void row_tables(const ColumnArguments& a, const Colum
     const uint32_t row = threadIdx.x % TALL, first = threadIdx.x / TALL * 4;
     uint32_t byte[4], some[4], most = 0;
     if (Tile::BANDS && row >= BAND * Places(now).bands(now)) return;
+    if (SPLIT == 3 && row % 16 >= Lie(tile).run()) return;
 #pragma unroll
     for (uint32_t g = 0; g < 4; ++g) {
         const uint4 four = rows.block(row, first + g);
         const uint32_t w[4] = {four.x, four.y, four.z, four.w};
-        byte[g] = rows.bytes[row * GROUPS + first + g];
+        byte[g] = rows.scales(row)[first + g];
         some[g] = block_part_max(w, byte[g]);
         most = max(most, amax ? block_part_amax(w, byte[g]) : some[g]);
     }
@@ -30,7 +31,7 @@ __device__ __forceinline__ void row_tables(const ColumnArguments& a, const Colum
         if (byte[g] == NAN_BYTE) rows.block(row, first + g) = make_uint4(0, 0, 0, 0);
     }
     const offset_t column = tile.column + 32 * first;
-    const int32_t own = Places(now).row(row);
+    const int32_t own = SPLIT >= 2 ? (int32_t)Lie(tile).row(row) : Places(now).row(row);
     if (own >= 0 && own < min(now.end, (int32_t)tile.rows) && column < a.k) {
         a.row_scales[(tile.row + own) * ((a.k + 127) / 128) + column / 128] = (uint8_t)shared;
     }
@@ -41,23 +42,25 @@ __device__ __forceinline__ void store_rows(const ColumnArguments& a, const Colum
                                            Tile& rows, OneRowTables (&tables)[GROUPS]) {
     static_assert(WIDE / PIECES == RUN && TURNS == 1, "equal rows of all runs lie at constant distances");
     const Places places(now);
+    const Lie lie(tile);
     const uint32_t piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES;
     const int32_t end = min(now.end, (int32_t)tile.rows);
-    const offset_t column = tile.column + 16 * piece, step = RUN * a.k, below = TALL * a.k;
+    const offset_t column = tile.column + 16 * piece, step = (SPLIT >= 2 ? lie.run() : RUN) * a.k;
+    const offset_t below = (SPLIT >= 2 ? 8 * lie.run() : TALL) * a.k;
     if (column >= a.k) return;
-    uint8_t* to = a.rows + (tile.row + places.base + first) * a.k + column;
+    uint8_t* to = a.rows + (tile.row + (SPLIT >= 2 ? -(int32_t)lie.skew : places.base) + first) * a.k + column;
     const uint32_t* from = rows.row(first) + 2 * piece;
     const Table* own = &tables[piece / 2][first];
 #pragma unroll
     for (int i = 0; i < TALL / RUN; ++i, to += step) {
-        const int32_t row = places.row(first + RUN * i);
-        if (!RAGGED && row >= end) return;
-        if (RAGGED && (row < 0 || row >= end)) continue;
+        const int32_t row = SPLIT >= 2 ? (int32_t)lie.row(first + RUN * i) : places.row(first + RUN * i);
+        if (!RAGGED && SPLIT < 2 && row >= end) return;
+        if ((RAGGED || SPLIT >= 2) && (row < 0 || row >= end)) continue;
         const uint2 two = *reinterpret_cast<const uint2*>(from + i * (&rows.row(RUN)[0] - &rows.row(0)[0]));
         uint32_t codes[4];
         e4m3_words(two.x, own[RUN * i], codes[0], codes[1]);
         e4m3_words(two.y, own[RUN * i], codes[2], codes[3]);
-        store<16>(first + RUN * i < places.skew ? to + below : to, codes);
+        store<16>(first + RUN * i < (SPLIT >= 2 ? lie.skew : places.skew) ? to + below : to, codes);
     }
 }
 

@@ -73,21 +73,30 @@ struct EdgeBytes {
 
     __device__ __forceinline__ uint8_t* at(int32_t row) { return bytes + (row < 0 ? row + TALL : row) * GROUPS; }
 };
+// `amax`, where a window is a segment that begins anywhere: a warp's runs at its ends, of which other segments have bytes too.
+struct Verges {
+    static constexpr int pitch = 8, skew = 4;  // words of a column; every eight columns lie in other banks
+    __align__(16) uint32_t of[WARPS][32 * pitch + 4 * skew];
+};
 struct Nothing {};
-template <bool amax, bool ragged>
+template <bool amax, int ragged>
 struct KeptOf {
     typedef Nothing Kind;
 };
 template <>
-struct KeptOf<true, true> {
+struct KeptOf<true, 1> {
     typedef OpenBand Kind;
 };
 template <>
-struct KeptOf<false, true> {
+struct KeptOf<false, 1> {
     typedef EdgeBytes Kind;
 };
+template <>
+struct KeptOf<true, 2> {
+    typedef Verges Kind;
+};
 template <bool amax>
-using Kept = typename KeptOf<amax, RAGGED>::Kind;
+using Kept = typename KeptOf<amax, SPLIT >= 2 ? 2 : RAGGED>::Kind;
 
 // Sixteen rows of eight columns, column j's in out[j].
 template <class Kept>
@@ -111,6 +120,67 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
 __device__ __forceinline__ void store_rows_singly(uint8_t* to, int32_t count, uint32_t word) {
 #pragma unroll 1
     for (int32_t i = 0; i < min(count, 4); ++i) to[i] = (uint8_t)(word >> 8 * i);
+}
+
+// The bytes of runs at a segment's ends: sixteen lanes have the bytes of the first run, sixteen those of the last.
+__device__ __forceinline__ void store_verges(const ColumnArguments& a, const ColumnTile& tile, const Share& share, const Lie& lie,
+                                             Verges& verges, const uint32_t (&out)[8][4]) {
+    const uint32_t run = lie.run(), end = lie.skew + tile.rows, last = end / run, left = end % run;
+    const uint32_t lane = threadIdx.x % 32, at = lane % 16;
+    uint32_t* own = verges.of[threadIdx.x / 32];
+    if (lie.skew == 0 && left == 0) return;
+    if (share.number == 0 || share.number == last) {
+        uint32_t* to = own + share.word % 4 * (8 * Verges::pitch + Verges::skew) + (share.number ? 4 : 0);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            *reinterpret_cast<uint4*>(to + j * Verges::pitch) = make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
+        }
+    }
+    __syncwarp();
+    const bool first = lane < 16, cut = lie.skew || end < run;
+    if (first ? cut && at >= lie.skew && at < min(run, end) : last && at < left) {
+        const uint8_t* from = reinterpret_cast<const uint8_t*>(own) + at + (first || last == 8 ? 0 : 16);
+        uint8_t* to = a.out + (tile.column + 32 * share.group) * a.out_stride + (tile.row - lie.skew + (first ? 0 : run * last) + at);
+#pragma unroll
+        for (int c = 0; c < 32; ++c, to += a.out_stride) *to = from[4 * (c * Verges::pitch + c / 8 * Verges::skew)];
+    }
+}
+
+// Runs of eight columns where a window is a segment that begins anywhere.
+__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                           const Segment&, Verges& verges, uint32_t (&out)[8][4]) {
+    const Lie lie(tile);
+    const uint32_t run = lie.run(), place = run * share.number, end = lie.skew + tile.rows;
+    uint8_t* column = a.out + (tile.column + 8 * share.word) * a.out_stride + (tile.row - lie.skew);
+    if (a.vector != 16) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j, column += a.out_stride) {
+#pragma unroll
+            for (uint32_t q = 0; q < 4; ++q) {
+                if (q >= lie.quads) break;
+#pragma unroll 1
+                for (uint32_t i = 4 * q; i < 4 * q + 4; ++i) {
+                    const uint32_t row = lie.row(16 * share.number + i);
+                    if (row < tile.rows) column[lie.skew + row] = (uint8_t)(out[j][q] >> 8 * (i % 4));
+                }
+            }
+        }
+        return;
+    }
+    if (place + run <= end && (place || lie.skew == 0)) {
+        uint8_t* to = column + place;
+        if (lie.quads == 4) {
+#pragma unroll
+            for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
+        } else if (lie.quads == 2) {
+#pragma unroll
+            for (int j = 0; j < 8; ++j, to += a.out_stride) store<8>(to, out[j]);
+        } else {
+#pragma unroll
+            for (int j = 0; j < 8; ++j, to += a.out_stride) store<4>(to, out[j]);
+        }
+    }
+    store_verges(a, tile, share, lie, verges, out);
 }
 
 // Four rows of each band, to their places in the strip if the band is full; behind the last segment nothing but zeros

@@ -105,6 +105,12 @@ __device__ __forceinline__ void turn_max(const Run<false>& run, uint32_t (&out)[
 // `amax`: how a group's rows are turned.
 enum Way { BY_KEYS, BY_HALVES, ANY_ROWS };
 
+// The places whose tables a lane makes.
+__device__ __forceinline__ uint32_t table_place(uint32_t i) {
+    const uint32_t lane = threadIdx.x % 32;
+    return SPLIT == 3 ? 16 * (lane % 8) + 4 * i + lane / 8 : 32 * i + lane;
+}
+
 // `amax`: tables of a group's rows in `bands` bands, and what is known of them. All magnitudes of rows without a part are zero,
 // whose entry is 0 in any table.
 template <class Tile, class Tables>
@@ -115,7 +121,7 @@ __device__ __forceinline__ Way amax_tables(Tile& rows, uint32_t group, uint32_t 
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
         if (i >= bands) break;
-        const uint32_t row = 32 * i + threadIdx.x % 32, byte = rows.bytes[row * GROUPS + group];
+        const uint32_t row = table_place(i), byte = rows.scales(row)[group];
         const uint4 four = rows.block(row, group);
         const uint32_t w[4] = {four.x, four.y, four.z, four.w};
         part[i] = is_empty(w) ? 0 : byte + 1;
@@ -132,7 +138,7 @@ __device__ __forceinline__ Way amax_tables(Tile& rows, uint32_t group, uint32_t 
     for (uint32_t i = 0; i < 4; ++i) {
         if (i >= bands) break;
         const uint32_t lift = step * (part[i] - low);
-        tables[32 * i + threadIdx.x % 32] = {base.low + lift * 0x01010100u, base.high + lift * 0x01010101u};
+        tables[table_place(i)] = {base.low + lift * 0x01010100u, base.high + lift * 0x01010101u};
     }
     __syncwarp();
     return way;
@@ -219,7 +225,7 @@ __device__ __forceinline__ void turn_any(Tile& rows, const Share& share, uint32_
 #pragma unroll 1
     for (uint32_t i = 0; i < 4 * bands; ++i) {
         const uint32_t row = Run::row(share, i);
-        const Table table = column_part_table(rows.bytes[row * GROUPS + share.group], E4M3_EMAX);
+        const Table table = column_part_table(rows.scales(row)[share.group], E4M3_EMAX);
         const uint32_t magnitudes = rows.row(row)[share.word] & NIBBLE_MAGNITUDES;
         raise_maxima(most[0], look_up(table, magnitudes));
         raise_maxima(most[1], look_up(table, magnitudes >> 16));
@@ -244,7 +250,7 @@ __device__ __forceinline__ void turn_any(Tile& rows, const Share& share, uint32_
         for (uint32_t i = 0; i < 4; ++i) {
             const uint32_t row = Run::row(share, part / 2 * 4 + i), packed[1] = {rows.row(row)[share.word]};
             uint32_t codes[2];
-            column_codes(packed, rows.bytes[row * GROUPS + share.group], columns, codes);
+            column_codes(packed, rows.scales(row)[share.group], columns, codes);
             words[i] = part % 2 ? codes[1] : codes[0];
         }
         transpose_bytes(words);
@@ -267,7 +273,7 @@ __device__ __forceinline__ void turn_share(const ColumnArguments& a, const Colum
         turn_max(run, out);
     } else {
         uint32_t low;
-        const uint32_t bands = RAGGED ? Places(now).bands(now) : TALL / BAND;
+        const uint32_t bands = RAGGED ? Places(now).bands(now) : SPLIT == 3 ? Lie(tile).quads : TALL / BAND;
         const Way way = amax_tables(rows, share.group, bands, tables, low);
         const auto store = [&](Table bytes) {
             if (share.number == 0) store_bytes(a, tile, now, share.word, bytes);
@@ -317,6 +323,16 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
         fetch(rows[0]);
     }
     if (tile.held < tile.rows) clear_rows<WORKERS, 1>(a, tile, ((int32_t)tile.held + BAND - 1) & -BAND);
+}
+
+// The same for a segment that is a window.
+template <class Tile, class Work>
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, Tile (&rows)[1 + AHEAD], Verges&,
+                                          Work work) {
+    rows[0].fetch_lying(a, tile, Lie(tile), keep_policy());
+    wait_copies();
+    __syncthreads();
+    work({0, (int32_t)tile.rows, tile.window}, rows[0]);
 }
 
 __device__ __forceinline__ void fetch_edges(const ColumnArguments&, const ColumnTile&, Nothing&, uint64_t) {}

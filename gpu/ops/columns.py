@@ -85,6 +85,11 @@ RAGGED: dict[str, Order] = {
     "fp8_columns_te": Order(2, 8, ragged=1),
 }
 """The same where experts begin anywhere."""
+SEGMENTS: dict[str, Order] = {
+    "mxfp4_to_fp8_columns_amax": Order(2, 6, 256, turns=2, split=2),
+    "mxfp4_to_fp8_rows_columns_amax": Order(0, 4, 256, cluster=2, split=2),
+}
+"""The same by splits of the host, where a window is a segment."""
 
 
 class Shape(NamedTuple):
@@ -216,6 +221,8 @@ def _cut(name: str, ends: Sequence[int], shape: Shape) -> tuple[Order, list[Part
         return TUNING[name], parts
     if shape.tall == 128 and ends[-1] <= MOST and all(end % 32 == 0 for end in ends[:-1]):
         return TUNING[name]._replace(split=1), _whole_parts(ends, shape)
+    if name in SEGMENTS and ends[-1] <= MOST:
+        return SEGMENTS[name], _whole_parts(ends, shape)
     return RAGGED[name], parts
 
 
