@@ -307,6 +307,7 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
 }  // namespace refnum
 
 #include "mxfp4_windows.cuh"
+#include "mxfp4_blocks.cuh"
 
 namespace refnum {
 
@@ -314,10 +315,14 @@ template <bool amax>
 __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     __shared__ BlocksTile rows;
     __shared__ RowMasks masks[GROUPS][SLOTS];
-    const ColumnTile tile = column_tile<HEIGHT>(a);
-    if (tile.rows == 0) return;
     const uint32_t group = threadIdx.x / 32, slot = threadIdx.x % 32 / 4;
     const Share own = {slot, group, 4 * group + threadIdx.x % 4, BLOCK_ROWS * slot};
+#if SPLIT
+    __shared__ OwnBlock blocks[SLOTS];
+    turn_blocks<amax>(a, rows, masks[group], blocks, own);
+#else
+    const ColumnTile tile = column_tile<HEIGHT>(a);
+    if (tile.rows == 0) return;
     if constexpr (!amax && RAGGED && STRIP * HEIGHT == BLOCK_ROWS * SLOTS) {
         __shared__ Tops tops[GROUPS];
         turn_window(a, tile, rows, masks[group], tops[group], own);
@@ -325,6 +330,7 @@ __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
         __shared__ Staged staged[GROUPS];
         turn_strip<amax>(a, tile, rows, masks[group], staged[group], own);
     }
+#endif
 }
 
 }  // namespace refnum

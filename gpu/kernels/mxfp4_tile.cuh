@@ -159,7 +159,6 @@ struct PackedTile {
         }
     }
 
-private:
     // A row's scales in one copy.
     static __device__ __forceinline__ void copy_scales(uint8_t* to, const uint8_t* scales, bool exists, uint64_t keep) {
         static_assert(GROUPS == 4 || GROUPS == 8, "as many bytes as a copy may have");

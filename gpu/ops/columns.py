@@ -88,6 +88,7 @@ RAGGED: dict[str, Order] = {
 SEGMENTS: dict[str, Order] = {
     "mxfp4_to_fp8_columns_amax": Order(2, 6, 256, turns=2, split=2),
     "mxfp4_to_fp8_rows_columns_amax": Order(0, 4, 256, cluster=2, split=2),
+    "mxfp4_columns_amax": Order(1, 3, 256, split=2),
 }
 """The same by splits of the host, where a window is a segment."""
 
@@ -214,6 +215,27 @@ def _whole_parts(ends: Sequence[int], shape: Shape) -> list[Part]:
     return parts
 
 
+def _block_parts(ends: Sequence[int], shape: Shape) -> list[Part]:
+    """Return the launches over windows of eight segments, which may be of different experts."""
+    slots = shape.window // shape.tall
+    stops = np.array(ends, np.int64)
+    starts = np.concatenate([[0], stops[:-1]])
+    counts = -(-(stops - starts) // shape.tall)
+    numbers = np.cumsum(counts) - counts
+    windows = -(-int(counts.sum()) // slots)
+    at = np.searchsorted(numbers, np.arange(windows + 1) * slots, "right") - 1
+    behind = np.searchsorted(numbers, np.arange(1, windows + 1) * slots)  # experts that a window ends before
+    parts, first = [], 0
+    while first < windows:
+        low = int(at[first])
+        last = min(first + WINDOWS, int(np.searchsorted(behind, low + EXPERTS, "right")))
+        high = int(behind[last - 1])
+        places = np.concatenate([starts[low : low + 1], stops[low:high]])
+        parts.append(Part(first, last - first, high - low, places, numbers[low:high], at[first:last] - low))
+        first = last
+    return parts
+
+
 def _cut(name: str, ends: Sequence[int], shape: Shape) -> tuple[Order, list[Part]]:
     """Return the order of a function for experts that end at these rows, and its launches."""
     parts = _parts(ends, shape)
@@ -222,7 +244,7 @@ def _cut(name: str, ends: Sequence[int], shape: Shape) -> tuple[Order, list[Part
     if shape.tall == 128 and ends[-1] <= MOST and all(end % 32 == 0 for end in ends[:-1]):
         return TUNING[name]._replace(split=1), _whole_parts(ends, shape)
     if name in SEGMENTS and ends[-1] <= MOST:
-        return SEGMENTS[name], _whole_parts(ends, shape)
+        return SEGMENTS[name], (_block_parts if shape.tall == 32 else _whole_parts)(ends, shape)
     return RAGGED[name], parts
 
 
