@@ -25,18 +25,21 @@ from refnum.gpu.ops.columns import Order
 
 CANDIDATES: dict[str, list[Order]] = {
     "mxfp4_to_fp8_columns_amax": [
-        Order(2, 6, 256, turns=2, split=2), Order(2, 6, 256, turns=2, split=3), Order(1, 6, 256, turns=2, split=3),
-        Order(2, 5, 256, turns=2, split=3), Order(2, 6, split=3), Order(4, 6, 256, turns=2, split=3),
-    ],
-    "mxfp4_to_fp8_rows_columns_amax": [
-        Order(0, 4, 256, cluster=2, split=2), Order(0, 4, 256, cluster=2, split=3), Order(0, 4, 256, split=3),
-        Order(0, 3, 256, cluster=2, split=3), Order(0, 3, 256, cluster=4, split=3), Order(4, 3, 256, split=3),
+        Order(2, 6, 256, turns=2, split=2), Order(2, 6, 256, turns=2, split=3), Order(2, 7, 256, turns=2, split=3),
+        Order(2, 5, 256, turns=2, split=3), Order(2, 6, split=3), Order(2, 8, split=3),
+        Order(2, 6, 256, turns=2, split=4),
     ],
     "mxfp4_columns_amax": [
         Order(1, 3, 256, split=2), Order(2, 3, 256, split=2), Order(2, 6, split=2), Order(2, 5, split=2),
-        Order(1, 2, 256, split=2),
+        Order(1, 3, 256, split=4),
     ],
-}  # fmt: skip
+    "mxfp4_to_fp8_rows_columns_amax": [
+        Order(0, 4, 256, cluster=2, split=2), Order(0, 4, 256, cluster=2, split=3), Order(0, 4, 256, split=3),
+        Order(0, 3, 256, cluster=2, split=3), Order(0, 4, 256, cluster=4, split=3),
+        Order(0, 4, 256, cluster=2, split=4),
+    ],
+}
+"""Orders to be timed. Split 4 is 3 (2) without the ends of segments: wrong bits, to show what those cost."""
 
 
 def choose(name: str, order: Order | None) -> None:
@@ -88,7 +91,7 @@ def main() -> int:
     print(f"{len(jobs)} compiled, {time.perf_counter() - ragged.BEGAN:.0f} s", flush=True)
     wrong = 0
     for name, orders in CANDIDATES.items():
-        for split in sorted({order.split for order in orders}):
+        for split in sorted({order.split for order in orders} - {4}):
             wrong += small(name, next(order for order in orders if order.split == split), options.small)
     report: dict[str, Any] = {"device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), "rows": []}
     copy = report["copy"] = ragged.copy_bandwidth()
@@ -114,7 +117,7 @@ def main() -> int:
             report["rows"].append(row)
             shares = " ".join(f"{e}/{u} {row[f'{e}/{u}']['us']:6.1f} {100 * row[f'{e}/{u}']['share']:5.1f}" for e, u in cells)
             bad = sum(row[f"{e}/{u}"]["mismatches"] for e, u in cells)
-            wrong += bad
+            wrong += bad if order is None or order.split != 4 else 0
             what = " ".join(map(str, order)) if order else "today"
             print(f"{name:31s} {shares} [{what}] {row.get('registers')} regs wrong {bad} "
                   f"{time.perf_counter() - ragged.BEGAN:.0f} s", flush=True)  # fmt: skip

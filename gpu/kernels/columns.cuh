@@ -290,6 +290,41 @@ __device__ __forceinline__ void clear_rows(const ColumnArguments& a, const Colum
     }
 }
 
+// The first and the last bytes of a warp's 32 columns where they are not whole sixteens: others have bytes of the same ones.
+struct Verges {
+    static constexpr int pitch = 8, skew = 4;  // words of a column; every eight columns lie in other banks
+    __align__(16) uint32_t of[32 * pitch + 4 * skew];
+
+    // Sixteen bytes of column 8 * word + c of the warp's.
+    __device__ __forceinline__ void put(uint32_t word, int c, bool last, uint4 bytes) {
+        *reinterpret_cast<uint4*>(of + word * (8 * pitch + skew) + c * pitch + (last ? 4 : 0)) = bytes;
+    }
+
+    // Bytes `begin` to `first_end` of the first sixteen, and those before `left` of the last ones, which lie `behind` the first;
+    // `same`: the last ones were put as the first. `to`: the first ones of the warp's first column.
+    __device__ __forceinline__ void store(uint8_t* to, offset_t stride, uint32_t begin, uint32_t first_end, uint32_t left,
+                                          offset_t behind, bool same) const {
+        const uint32_t lane = threadIdx.x % 32, at = lane % 16, turn = lane / 16;
+        if (SPLIT == 4 && stride > 1) return;  // trial: what the ends cost
+        if (left <= begin) {  // as where segments are whole: a lane has a byte of one of them, in every other column
+            if (at >= left && (at < begin || at >= first_end)) return;
+            const bool last = at < left;
+            return put_out<2>(turn * pitch, at, last && !same, to + (last ? behind : 0) + turn * stride, stride);
+        }
+        if (turn ? at >= left : at < begin || at >= first_end) return;
+        put_out<1>(0, at, turn && !same, to + (turn ? behind : 0), stride);
+    }
+
+private:
+    template <int step>
+    __device__ __forceinline__ void put_out(uint32_t word, uint32_t at, bool last, uint8_t* to, offset_t stride) const {
+        const uint8_t* from = reinterpret_cast<const uint8_t*>(of + word) + at + (last ? 16 : 0);
+        to += at;
+#pragma unroll
+        for (int c = 0; c < 32; c += step, to += step * stride) *to = from[4 * (c * pitch + c / 8 * skew)];
+    }
+};
+
 // Output scales of four neighbouring columns, unless there is no row for them.
 __device__ __forceinline__ void store_scales(const ColumnArguments& a, uint32_t segment, offset_t column,
                                              uint32_t bytes) {

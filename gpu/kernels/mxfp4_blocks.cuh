@@ -27,32 +27,23 @@ __device__ __forceinline__ OwnBlock own_block(const ColumnArguments& a, uint32_t
     return {row, expert < a.experts ? min(end - row, BLOCK_ROWS) : 0};
 }
 
-// A warp's first and last sixteen bytes of every column, where they are not whole.
-struct BlockVerges {
-    static constexpr int pitch = 8, skew = 4;  // words of a column; every eight columns lie in other banks
-    __align__(16) uint32_t of[32 * pitch + 4 * skew];
-
-    __device__ __forceinline__ void put(uint32_t word, bool last, const uint32_t (&w)[32], const uint32_t (&mask)[4]) {
-        uint32_t* to = of + word % 4 * (8 * pitch + skew) + (last ? 4 : 0);
+// A thread's sixteen bytes of its columns, under masks.
+__device__ __forceinline__ void put_verges(Verges& verges, uint32_t word, bool last, const uint32_t (&w)[32], const uint32_t (&mask)[4]) {
 #pragma unroll
-        for (int c = 0; c < 8; ++c) {
-            *reinterpret_cast<uint4*>(to + c * pitch) =
-                make_uint4(w[c] & mask[0], w[8 + c] & mask[1], w[16 + c] & mask[2], w[24 + c] & mask[3]);
-        }
+    for (int c = 0; c < 8; ++c) {
+        verges.put(word % 4, c, last,
+                   make_uint4(w[c] & mask[0], w[8 + c] & mask[1], w[16 + c] & mask[2], w[24 + c] & mask[3]));
     }
+}
 
-    // Sixteen lanes have bytes of the first sixteen rows, sixteen those of the last.
-    __device__ __forceinline__ void store(const ColumnArguments& a, offset_t column, int32_t begin, int32_t end) const {
-        const int32_t lane = threadIdx.x % 32, top = begin & -BLOCK_ROWS, bottom = (end - 1) & -BLOCK_ROWS;
-        const bool second = lane >= 16, whole = second ? end % BLOCK_ROWS == 0 : begin % BLOCK_ROWS == 0 && end >= top + BLOCK_ROWS;
-        const int32_t row = (second ? bottom : top) + 2 * (lane % 16);
-        if (whole || (second && bottom == top) || row < begin || row >= end) return;
-        const uint8_t* from = reinterpret_cast<const uint8_t*>(of) + lane;
-        uint8_t* to = a.out + column * a.out_stride + row / 2;
-#pragma unroll
-        for (int c = 0; c < 32; ++c, to += a.out_stride) *to = from[4 * (c * pitch + c / 8 * skew)];
-    }
-};
+// The same to their columns: rows `begin` to `end` were put.
+__device__ __forceinline__ void store_verges(const ColumnArguments& a, offset_t column, const Verges& verges, int32_t begin, int32_t end) {
+    const int32_t top = begin & -BLOCK_ROWS, bottom = end & -BLOCK_ROWS;
+    const uint32_t skew = (uint32_t)(begin - top) / 2, left = bottom > top ? (uint32_t)(end - bottom) / 2 : 0;
+    const uint32_t first_end = bottom == top ? (uint32_t)(end - top) / 2 : skew ? 16 : 0;
+    if (first_end == 0 && left == 0) return;
+    verges.store(a.out + column * a.out_stride + top / 2, a.out_stride, skew, first_end, left, (bottom - top) / 2, false);
+}
 
 __device__ __forceinline__ void fetch_blocks(const ColumnArguments& a, offset_t column, BlocksTile& rows,
                                              const OwnBlock (&blocks)[SLOTS], uint64_t keep) {
@@ -127,8 +118,8 @@ __device__ __forceinline__ void store_singly(const ColumnArguments& a, offset_t 
 template <bool amax>
 __device__ __forceinline__ void turn_blocks(const ColumnArguments& a, BlocksTile& rows, RowMasks (&masks)[SLOTS],
                                             OwnBlock (&blocks)[SLOTS], const Share& own) {
-    static_assert(sizeof(BlockVerges) <= sizeof(masks), "the masks' places are free behind `turn_block`");
-    BlockVerges& verges = *reinterpret_cast<BlockVerges*>(&masks);
+    static_assert(sizeof(Verges) <= sizeof(masks), "the masks' places are free behind `turn_block`");
+    Verges& verges = *reinterpret_cast<Verges*>(&masks);
     const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
     const uint32_t across = ACROSS ? ACROSS : a.tiles, window = blockIdx.x / across;
     const uint32_t tile = blockIdx.y * across + (blockIdx.x - window * across), first = SLOTS * ((uint32_t)a.first_window + window);
@@ -154,7 +145,7 @@ __device__ __forceinline__ void turn_blocks(const ColumnArguments& a, BlocksTile
 #pragma unroll
     for (int i = 0; i < 4; ++i) mask[i] = rows_from(block.first - top, i), behind[i] = ~mask[i];
     __syncwarp();
-    if (last && rest > 0) verges.put(own.word, true, w, behind);
+    if (last && rest > 0) put_verges(verges, own.word, true, w, behind);
     pass_on(own.slot, stays, mask, w);
     if (block.rows && (last || !stays)) {
         if (top >= begin && top + BLOCK_ROWS <= end) {
@@ -165,11 +156,11 @@ __device__ __forceinline__ void turn_blocks(const ColumnArguments& a, BlocksTile
                 store<16>(to, four);
             }
         } else {
-            verges.put(own.word, top > begin, w, all);
+            put_verges(verges, own.word, top > begin, w, all);
         }
     }
     __syncwarp();
-    verges.store(a, column + 32 * own.group, begin, end);
+    store_verges(a, column + 32 * own.group, verges, begin, end);
 }
 
 }  // namespace refnum

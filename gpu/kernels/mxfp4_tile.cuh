@@ -36,7 +36,7 @@ struct PackedTile {
     static constexpr int pitch = WIDE / 8 + skew, run_pitch = run * pitch + 4;  // words of a row, and of a run
     static constexpr bool BANDS = run == 4;  // then nobody reads 32 places without rows, and only the first ones have some below
     __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
-    static constexpr int byte_run = SPLIT == 3 && run == 16 ? 16 : tall;  // places whose bytes follow each other
+    static constexpr int byte_run = SPLIT >= 3 && run == 16 ? 16 : tall;  // places whose bytes follow each other
     __align__(8) uint8_t bytes[(tall + tall / byte_run) * GROUPS];
 
     __device__ __forceinline__ uint8_t* scales(uint32_t i) { return bytes + (byte_run < tall ? i + i / byte_run : i) * GROUPS; }

@@ -15,7 +15,7 @@ __device__ __forceinline__ void row_tables(const ColumnArguments& a, const Colum
     const uint32_t row = threadIdx.x % TALL, first = threadIdx.x / TALL * 4;
     uint32_t byte[4], some[4], most = 0;
     if (Tile::BANDS && row >= BAND * Places(now).bands(now)) return;
-    if (SPLIT == 3 && row % 16 >= Lie(tile).run()) return;
+    if (SPLIT >= 3 && row % 16 >= Lie(tile).run()) return;
 #pragma unroll
     for (uint32_t g = 0; g < 4; ++g) {
         const uint4 four = rows.block(row, first + g);

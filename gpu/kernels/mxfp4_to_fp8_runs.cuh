@@ -73,10 +73,8 @@ struct EdgeBytes {
 
     __device__ __forceinline__ uint8_t* at(int32_t row) { return bytes + (row < 0 ? row + TALL : row) * GROUPS; }
 };
-// `amax`, where a window is a segment that begins anywhere: a warp's runs at its ends, of which other segments have bytes too.
-struct Verges {
-    static constexpr int pitch = 8, skew = 4;  // words of a column; every eight columns lie in other banks
-    __align__(16) uint32_t of[WARPS][32 * pitch + 4 * skew];
+struct WarpVerges {
+    Verges of[WARPS];
 };
 struct Nothing {};
 template <bool amax, int ragged>
@@ -93,7 +91,7 @@ struct KeptOf<false, 1> {
 };
 template <>
 struct KeptOf<true, 2> {
-    typedef Verges Kind;
+    typedef WarpVerges Kind;
 };
 template <bool amax>
 using Kept = typename KeptOf<amax, SPLIT >= 2 ? 2 : RAGGED>::Kind;
@@ -122,33 +120,26 @@ __device__ __forceinline__ void store_rows_singly(uint8_t* to, int32_t count, ui
     for (int32_t i = 0; i < min(count, 4); ++i) to[i] = (uint8_t)(word >> 8 * i);
 }
 
-// The bytes of runs at a segment's ends: sixteen lanes have the bytes of the first run, sixteen those of the last.
+// The bytes of runs at a segment's ends.
 __device__ __forceinline__ void store_verges(const ColumnArguments& a, const ColumnTile& tile, const Share& share, const Lie& lie,
                                              Verges& verges, const uint32_t (&out)[8][4]) {
-    const uint32_t run = lie.run(), end = lie.skew + tile.rows, last = end / run, left = end % run;
-    const uint32_t lane = threadIdx.x % 32, at = lane % 16;
-    uint32_t* own = verges.of[threadIdx.x / 32];
-    if (lie.skew == 0 && left == 0) return;
+    const uint32_t run = lie.run(), end = lie.skew + tile.rows, last = end / run, left = last ? end % run : 0;
+    if (lie.skew == 0 && left == 0 && last) return;
     if (share.number == 0 || share.number == last) {
-        uint32_t* to = own + share.word % 4 * (8 * Verges::pitch + Verges::skew) + (share.number ? 4 : 0);
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            *reinterpret_cast<uint4*>(to + j * Verges::pitch) = make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
+            verges.put(share.word % 4, j, share.number != 0, make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]));
         }
     }
     __syncwarp();
-    const bool first = lane < 16, cut = lie.skew || end < run;
-    if (first ? cut && at >= lie.skew && at < min(run, end) : last && at < left) {
-        const uint8_t* from = reinterpret_cast<const uint8_t*>(own) + at + (first || last == 8 ? 0 : 16);
-        uint8_t* to = a.out + (tile.column + 32 * share.group) * a.out_stride + (tile.row - lie.skew + (first ? 0 : run * last) + at);
-#pragma unroll
-        for (int c = 0; c < 32; ++c, to += a.out_stride) *to = from[4 * (c * Verges::pitch + c / 8 * Verges::skew)];
-    }
+    uint8_t* to = a.out + (tile.column + 32 * share.group) * a.out_stride + (tile.row - lie.skew);
+    const uint32_t first_end = lie.skew || last == 0 ? min(run, end) : 0;
+    verges.store(to, a.out_stride, lie.skew, first_end, left, run * last, last == 8);
 }
 
 // Runs of eight columns where a window is a segment that begins anywhere.
 __device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const Segment&, Verges& verges, uint32_t (&out)[8][4]) {
+                                           const Segment&, WarpVerges& verges, uint32_t (&out)[8][4]) {
     const Lie lie(tile);
     const uint32_t run = lie.run(), place = run * share.number, end = lie.skew + tile.rows;
     uint8_t* column = a.out + (tile.column + 8 * share.word) * a.out_stride + (tile.row - lie.skew);
@@ -180,7 +171,7 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
             for (int j = 0; j < 8; ++j, to += a.out_stride) store<4>(to, out[j]);
         }
     }
-    store_verges(a, tile, share, lie, verges, out);
+    store_verges(a, tile, share, lie, verges.of[threadIdx.x / 32], out);
 }
 
 // Four rows of each band, to their places in the strip if the band is full; behind the last segment nothing but zeros

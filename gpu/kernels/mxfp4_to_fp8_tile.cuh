@@ -108,7 +108,7 @@ enum Way { BY_KEYS, BY_HALVES, ANY_ROWS };
 // The places whose tables a lane makes.
 __device__ __forceinline__ uint32_t table_place(uint32_t i) {
     const uint32_t lane = threadIdx.x % 32;
-    return SPLIT == 3 ? 16 * (lane % 8) + 4 * i + lane / 8 : 32 * i + lane;
+    return SPLIT >= 3 ? 16 * (lane % 8) + 4 * i + lane / 8 : 32 * i + lane;
 }
 
 // `amax`: tables of a group's rows in `bands` bands, and what is known of them. All magnitudes of rows without a part are zero,
@@ -273,7 +273,7 @@ __device__ __forceinline__ void turn_share(const ColumnArguments& a, const Colum
         turn_max(run, out);
     } else {
         uint32_t low;
-        const uint32_t bands = RAGGED ? Places(now).bands(now) : SPLIT == 3 ? Lie(tile).quads : TALL / BAND;
+        const uint32_t bands = RAGGED ? Places(now).bands(now) : SPLIT >= 3 ? Lie(tile).quads : TALL / BAND;
         const Way way = amax_tables(rows, share.group, bands, tables, low);
         const auto store = [&](Table bytes) {
             if (share.number == 0) store_bytes(a, tile, now, share.word, bytes);
@@ -327,7 +327,7 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
 
 // The same for a segment that is a window.
 template <class Tile, class Work>
-__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, Tile (&rows)[1 + AHEAD], Verges&,
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, Tile (&rows)[1 + AHEAD], WarpVerges&,
                                           Work work) {
     rows[0].fetch_lying(a, tile, Lie(tile), keep_policy());
     wait_copies();
