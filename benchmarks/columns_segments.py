@@ -115,8 +115,9 @@ def main() -> int:
                 whole = 1024 if order in orders[:2] and (experts, unit) == (256, odd) else 256
                 row[f"{experts}/{unit}"] = ragged.time_line(operation, {**given, **splits}, sets, copy, whole)
             report["rows"].append(row)
-            shares = " ".join(f"{e}/{u} {row[f'{e}/{u}']['us']:6.1f} {100 * row[f'{e}/{u}']['share']:5.1f}" for e, u in cells)
-            bad = sum(row[f"{e}/{u}"]["mismatches"] for e, u in cells)
+            lines = {key: row[key] for key in (f"{e}/{u}" for e, u in cells)}
+            shares = " ".join(f"{key} {line['us']:6.1f} {100 * line['share']:5.1f}" for key, line in lines.items())
+            bad = sum(line["mismatches"] for line in lines.values())
             wrong += bad if order is None or order.split != 4 else 0
             what = " ".join(map(str, order)) if order else "today"
             print(f"{name:31s} {shares} [{what}] {row.get('registers')} regs wrong {bad} "
@@ -124,7 +125,8 @@ def main() -> int:
             options.json.write_text(json.dumps(report, indent=1) + "\n")
             cupy.get_default_memory_pool().free_all_blocks()
     report["copy_again"] = ragged.copy_bandwidth()
-    print(f"copy again {report['copy_again'] / 1e12:.3f}, wrong {wrong}, {time.perf_counter() - ragged.BEGAN:.0f} s", flush=True)
+    print(f"copy again {report['copy_again'] / 1e12:.3f}, wrong {wrong}, "
+          f"{time.perf_counter() - ragged.BEGAN:.0f} s", flush=True)  # fmt: skip
     options.json.write_text(json.dumps(report, indent=1) + "\n")
     return int(wrong > 0)
 
