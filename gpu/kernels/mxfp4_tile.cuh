@@ -14,6 +14,8 @@ namespace refnum {
 constexpr int GROUPS = WIDE / 32, WARPS = GROUPS / TURNS, WORKERS = 32 * WARPS;  // of a tile, and its threads
 constexpr int ROWS_A_PASS = WORKERS / GROUPS;                                      // that a CTA copies at a time
 
+constexpr bool SHORT = SPLIT == 3 || SPLIT == 4;
+
 // How the rows of a segment that begins anywhere (SPLIT 2 and 3) lie in a tile: eight runs of 4 * quads rows in the first places of
 // each sixteen, so that every run but those at the ends is whole in aligned bytes of a column. The first run has `skew` places
 // before the segment, which are those of the rows behind the last run.
@@ -21,7 +23,7 @@ struct Lie {
     uint32_t quads, skew;  // of a run; places of the first run before the segment's first row
 
     __device__ __forceinline__ explicit Lie(const ColumnTile& tile)
-        : quads(SPLIT < 3 || tile.rows > 64 ? 4 : tile.rows > 32 ? 2 : 1), skew((uint32_t)tile.row & (4 * quads - 1)) {}
+        : quads(!SHORT || tile.rows > 64 ? 4 : tile.rows > 32 ? 2 : 1), skew((uint32_t)tile.row & (4 * quads - 1)) {}
     __device__ __forceinline__ uint32_t run() const { return 4 * quads; }
     // The row of a place, from the segment's first; none for places that no run has.
     __device__ __forceinline__ uint32_t row(uint32_t place) const {
@@ -36,7 +38,7 @@ struct PackedTile {
     static constexpr int pitch = WIDE / 8 + skew, run_pitch = run * pitch + 4;  // words of a row, and of a run
     static constexpr bool BANDS = run == 4;  // then nobody reads 32 places without rows, and only the first ones have some below
     __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
-    static constexpr int byte_run = SPLIT >= 3 && run == 16 ? 16 : tall;  // places whose bytes follow each other
+    static constexpr int byte_run = SHORT && run == 16 ? 16 : tall;  // places whose bytes follow each other
     __align__(8) uint8_t bytes[(tall + tall / byte_run) * GROUPS];
 
     __device__ __forceinline__ uint8_t* scales(uint32_t i) { return bytes + (byte_run < tall ? i + i / byte_run : i) * GROUPS; }

@@ -11,7 +11,7 @@ __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ typename ShapeOf<amax>::Tables tables[WARPS];
     __shared__ Kept<amax> kept;
     const ColumnTile tile = column_tile<TALL>(a);
-    if (tile.rows == 0) return;
+    if (tile.rows == 0 && !(amax && JOINS)) return;
     walk_rows(a, tile, tiles, kept, [&](const Segment& now, Tile& rows) {
         turn_groups<amax, false>(a, tile, now, rows, tables[threadIdx.x / 32], kept);
     });
@@ -29,7 +29,7 @@ extern "C" __global__ __launch_bounds__(refnum::WORKERS, HELD) void mxfp4_to_fp8
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_to_fp8_columns<false>(a);
 }
-extern "C" __global__ __launch_bounds__(refnum::WORKERS, BLOCKS) void mxfp4_to_fp8_columns_amax(
+extern "C" __global__ CLUSTERED __launch_bounds__(refnum::WORKERS, BLOCKS) void mxfp4_to_fp8_columns_amax(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_to_fp8_columns<true>(a);
 }

@@ -15,7 +15,7 @@ __device__ __forceinline__ void row_tables(const ColumnArguments& a, const Colum
     const uint32_t row = threadIdx.x % TALL, first = threadIdx.x / TALL * 4;
     uint32_t byte[4], some[4], most = 0;
     if (Tile::BANDS && row >= BAND * Places(now).bands(now)) return;
-    if (SPLIT >= 3 && row % 16 >= Lie(tile).run()) return;
+    if (SHORT && row % 16 >= Lie(tile).run()) return;
 #pragma unroll
     for (uint32_t g = 0; g < 4; ++g) {
         const uint4 four = rows.block(row, first + g);
@@ -74,13 +74,13 @@ __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments&
     } tables;
     __shared__ Kept<amax> kept;
     const ColumnTile tile = column_tile<TALL>(a);
-    if (tile.rows == 0) return meet_cluster();
+    if (tile.rows == 0 && !(amax && JOINS)) return meet_cluster();
     walk_rows(a, tile, tiles, kept, [&](const Segment& now, Tile& rows) {
         row_tables<amax>(a, tile, now, rows, tables.rows);
         __syncthreads();
         store_rows(a, tile, now, rows, tables.rows);
         __syncthreads();
-        if (!amax || !RAGGED) meet_cluster();  // two windows are 256 bytes of a column: DRAM takes them for less when they come together
+        if (!amax || !(RAGGED || JOINS)) meet_cluster();  // two windows are 256 bytes of a column: DRAM takes them for less when they come together
         turn_groups<amax, true>(a, tile, now, rows, tables.columns[threadIdx.x / 32], kept);
     });
 }

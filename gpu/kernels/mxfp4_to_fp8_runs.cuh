@@ -1,7 +1,7 @@
 // How a thread's rows and columns of an MXFP4 to E4M3 column tile lie, and how it stores them: see mxfp4_to_fp8_tile.cuh.
 #pragma once
 
-#include "mxfp4_tile.cuh"
+#include "column_ends.cuh"
 
 namespace refnum {
 
@@ -76,6 +76,9 @@ struct EdgeBytes {
 struct WarpVerges {
     Verges of[WARPS];
 };
+struct Length {  // of a segment
+    uint32_t bytes;
+};
 struct Nothing {};
 template <bool amax, int ragged>
 struct KeptOf {
@@ -93,8 +96,12 @@ template <>
 struct KeptOf<true, 2> {
     typedef WarpVerges Kind;
 };
+template <>
+struct KeptOf<true, 3> {
+    typedef Length Kind;
+};
 template <bool amax>
-using Kept = typename KeptOf<amax, SPLIT >= 2 ? 2 : RAGGED>::Kind;
+using Kept = typename KeptOf<amax, JOINS ? 3 : SPLIT >= 2 ? 2 : RAGGED>::Kind;
 
 // Sixteen rows of eight columns, column j's in out[j].
 template <class Kept>
@@ -135,6 +142,63 @@ __device__ __forceinline__ void store_verges(const ColumnArguments& a, const Col
     uint8_t* to = a.out + (tile.column + 32 * share.group) * a.out_stride + (tile.row - lie.skew);
     const uint32_t first_end = lie.skew || last == 0 ? min(run, end) : 0;
     verges.store(to, a.out_stride, lie.skew, first_end, left, run * last, last == 8);
+}
+
+// The bits of a word's bytes before byte `count` of sixteen; word i.
+__device__ __forceinline__ uint32_t bytes_before(int32_t count, int32_t i) {
+    return (uint32_t)((1ull << 8 * min(max(count - 4 * i, 0), 4)) - 1);
+}
+
+// Runs of eight columns where a window is a segment that begins anywhere, by single bytes.
+__device__ __forceinline__ void store_runs_singly(const ColumnArguments& a, const ColumnTile& tile, const Share& share, const Lie& lie,
+                                                  uint8_t* column, const uint32_t (&out)[8][4]) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j, column += a.out_stride) {
+#pragma unroll
+        for (uint32_t q = 0; q < 4; ++q) {
+#pragma unroll 1
+            for (uint32_t i = 4 * q; i < 4 * q + 4; ++i) {
+                const uint32_t row = lie.row(16 * share.number + i);
+                if (row < tile.rows) column[lie.skew + row] = (uint8_t)(out[j][q] >> 8 * (i % 4));
+            }
+        }
+    }
+}
+
+// Whole sectors of runs of eight columns, where a window is a segment that begins anywhere; the others stay with the CTA.
+template <class Tile>
+__device__ __forceinline__ void store_joined(const ColumnArguments& a, const ColumnTile& tile, const Share& share, Tile& rows,
+                                             const uint32_t (&out)[8][4]) {
+    const Lie lie(tile);
+    uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + (tile.row - lie.skew);
+    if (a.vector != 16) return store_runs_singly(a, tile, share, lie, to, out);
+    const uint32_t skew = (uint32_t)tile.row % 32, run = share.number, below = skew / 16, place = run + below;  // in sixteens
+    const Extent extent = {skew, skew + tile.rows};
+    if (extent.whole(place / 2)) {
+        to += 16 * run;
+#pragma unroll
+        for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
+    }
+    if (SPLIT == 6) return;
+    __syncwarp();
+    const auto put = [&](uint32_t piece, int32_t from, int32_t end) {
+        uint32_t mask[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) mask[i] = bytes_before(end, i) & ~bytes_before(from, i);
+#pragma unroll
+        for (uint32_t j = 0; j < 8; ++j) {
+            rows.block(4 * (8 * (share.word % 4) + j) + piece, share.group) =
+                make_uint4(out[j][0] & mask[0], out[j][1] & mask[1], out[j][2] & mask[2], out[j][3] & mask[3]);
+        }
+    };
+    const int32_t end = (int32_t)extent.end;
+    if (extent.first_part() && run < 2) put(place % 2, run ? 0 : (int32_t)lie.skew, place < 2 ? end - 16 * (int32_t)place : 0);
+    if (!extent.last_part()) return;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+        const uint32_t other = 2 * extent.last() + half - below;  // the run; behind the last one, places of the first
+        if (other % 8 == run) put(2 + half, 0, end - 16 * (int32_t)(other + below));
+    }
 }
 
 // Runs of eight columns where a window is a segment that begins anywhere.

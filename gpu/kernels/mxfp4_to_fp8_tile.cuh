@@ -108,7 +108,7 @@ enum Way { BY_KEYS, BY_HALVES, ANY_ROWS };
 // The places whose tables a lane makes.
 __device__ __forceinline__ uint32_t table_place(uint32_t i) {
     const uint32_t lane = threadIdx.x % 32;
-    return SPLIT >= 3 ? 16 * (lane % 8) + 4 * i + lane / 8 : 32 * i + lane;
+    return SHORT ? 16 * (lane % 8) + 4 * i + lane / 8 : 32 * i + lane;
 }
 
 // `amax`: tables of a group's rows in `bands` bands, and what is known of them. All magnitudes of rows without a part are zero,
@@ -273,7 +273,7 @@ __device__ __forceinline__ void turn_share(const ColumnArguments& a, const Colum
         turn_max(run, out);
     } else {
         uint32_t low;
-        const uint32_t bands = RAGGED ? Places(now).bands(now) : SPLIT >= 3 ? Lie(tile).quads : TALL / BAND;
+        const uint32_t bands = RAGGED ? Places(now).bands(now) : SHORT ? Lie(tile).quads : TALL / BAND;
         const Way way = amax_tables(rows, share.group, bands, tables, low);
         const auto store = [&](Table bytes) {
             if (share.number == 0) store_bytes(a, tile, now, share.word, bytes);
@@ -294,7 +294,8 @@ __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const Colu
         if (tile.column + 32 * share.group >= a.k) return;
         uint32_t out[8][4];
         turn_share<amax, cleared>(a, tile, now, rows, tables, kept, share, out);
-        store_runs(a, tile, share, now, kept, out);
+        if constexpr (amax && JOINS) store_joined(a, tile, share, rows, out);
+        else store_runs(a, tile, share, now, kept, out);
         __syncwarp();  // the tables are the next group's from here on
     }
 }
@@ -333,6 +334,32 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
     wait_copies();
     __syncthreads();
     work({0, (int32_t)tile.rows, tile.window}, rows[0]);
+}
+template <class Tile, class Work>
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, Tile (&rows)[1 + AHEAD], Length& kept,
+                                          Work work) {
+    if (threadIdx.x == 0) kept.bytes = tile.rows;
+    if (tile.rows) {
+        rows[0].fetch_lying(a, tile, Lie(tile), keep_policy());
+        wait_copies();
+        __syncthreads();
+        work({0, (int32_t)tile.rows, tile.window}, rows[0]);
+    }
+    if (JOINED == 1) __syncwarp();
+    arrive_ends();
+    await_ends();
+    if (tile.rows && a.vector == 16) {
+        const Extent extent = {(uint32_t)tile.row % 32, (uint32_t)tile.row % 32 + tile.rows};
+#pragma unroll 1
+        for (uint32_t turn = 0; turn < TURNS; ++turn) {
+            const uint32_t group = own_share(turn).group;
+            if (tile.column + 32 * group >= a.k) break;
+            uint8_t* to = a.out + (tile.column + 32 * group) * a.out_stride + (tile.row - extent.skew);
+            join_ends(rows[0], kept.bytes, group, to, a.out_stride, extent);
+        }
+    }
+    arrive_ends();  // others read this CTA's ends
+    await_ends();
 }
 
 __device__ __forceinline__ void fetch_edges(const ColumnArguments&, const ColumnTile&, Nothing&, uint64_t) {}
