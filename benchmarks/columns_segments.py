@@ -1,6 +1,6 @@
 """Trial: column conversions by `amax` over experts that begin at any row, today's order beside others, on one GPU.
 
-    python benchmarks/columns_segments.py --json segments.json [--seconds 140] [--small 2]
+python benchmarks/columns_segments.py --json segments.json [--seconds 200] [--small 3]
 """
 
 from __future__ import annotations
@@ -23,23 +23,40 @@ from refnum.gpu.device.driver import driver
 from refnum.gpu.ops import columns, rowwise
 from refnum.gpu.ops.columns import Order
 
+WIDE = Order(2, 6, 256, turns=2, split=5)
+BOTH = Order(0, 4, 256, split=5)
+FOUR = Order(1, 3, 256, split=5)
 CANDIDATES: dict[str, list[Order]] = {
     "mxfp4_to_fp8_columns_amax": [
-        Order(2, 6, 256, turns=2, split=2), Order(2, 6, 256, turns=2, split=3), Order(2, 7, 256, turns=2, split=3),
-        Order(2, 5, 256, turns=2, split=3), Order(2, 6, split=3), Order(2, 8, split=3),
-        Order(2, 6, 256, turns=2, split=4),
+        WIDE._replace(split=2), WIDE._replace(split=6), *(WIDE._replace(cluster=n) for n in (1, 2, 4, 8)),
+        *(WIDE._replace(cluster=n, line=64) for n in (4, 8)), *(WIDE._replace(cluster=8, across=n) for n in (0, 1, 4)),
+        WIDE._replace(cluster=8, blocks=5), WIDE._replace(cluster=8, blocks=7),
+        *(Order(2, blocks, split=5, cluster=n) for blocks in (5, 6, 8) for n in (4, 8)),
     ],
     "mxfp4_columns_amax": [
-        Order(1, 3, 256, split=2), Order(2, 3, 256, split=2), Order(2, 6, split=2), Order(2, 5, split=2),
-        Order(1, 3, 256, split=4),
+        FOUR._replace(split=2), FOUR._replace(split=6), *(FOUR._replace(cluster=n) for n in (1, 2, 4, 8)),
+        *(FOUR._replace(cluster=n, across=2) for n in (4, 8)),
+        *(Order(2, blocks, split=5, cluster=n) for blocks in (5, 6, 7) for n in (2, 4, 8)),
+        Order(4, 5, split=5, cluster=4), Order(1, 5, split=5, cluster=4),
     ],
     "mxfp4_to_fp8_rows_columns_amax": [
-        Order(0, 4, 256, cluster=2, split=2), Order(0, 4, 256, cluster=2, split=3), Order(0, 4, 256, split=3),
-        Order(0, 3, 256, cluster=2, split=3), Order(0, 4, 256, cluster=4, split=3),
-        Order(0, 4, 256, cluster=2, split=4),
+        BOTH._replace(split=2, cluster=2), BOTH._replace(split=6, cluster=2),
+        *(BOTH._replace(cluster=n) for n in (1, 2, 4, 8)),
+        *(BOTH._replace(cluster=n, line=64) for n in (2, 4, 8)), BOTH._replace(cluster=4, blocks=3),
+        BOTH._replace(cluster=4, across=2), BOTH._replace(cluster=4, across=4),
     ],
-}
-"""Orders to be timed. Split 4 is 3 (2) without the ends of segments: wrong bits, to show what those cost."""
+}  # fmt: skip
+"""Orders to be timed. Split 2: bytes at ends; 5: ends joined in a cluster; 6: no sectors at ends, wrong bits."""
+WRONG, CUT = 6, columns._cut
+
+
+def forced(name: str) -> Any:
+    """Return `columns._cut` that cuts aligned experts as others."""
+
+    def cut(own: str, ends: Any, shape: Any) -> Any:
+        return columns.SEGMENTS[name], (columns._block_parts if shape.tall == 32 else columns._whole_parts)(ends, shape)
+
+    return cut
 
 
 def choose(name: str, order: Order | None) -> None:
@@ -68,7 +85,7 @@ def small(name: str, order: Order, every: int) -> int:
         if these:
             bad += these
             print(f"WRONG {name} {order.defines} {rows[:8]} K={k} {kind} pad {pad}: {these}", flush=True)
-    print(f"small {name} split={order.split}: {compared} compared, {bad} wrong, "
+    print(f"small {name} {tuple(order)}: {compared} compared, {bad} wrong, "
           f"{time.perf_counter() - ragged.BEGAN:.0f} s", flush=True)  # fmt: skip
     return bad
 
@@ -76,8 +93,8 @@ def small(name: str, order: Order, every: int) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=140)
-    parser.add_argument("--small", type=int, default=2, help="one small case of so many")
+    parser.add_argument("--seconds", type=float, default=200)
+    parser.add_argument("--small", type=int, default=3, help="one small case of so many")
     options = parser.parse_args()
     jobs = {(name.removesuffix("_amax"), order.defines) for name, orders in CANDIDATES.items() for order in orders}
     for table in (columns.TUNING, columns.RAGGED):
@@ -91,8 +108,11 @@ def main() -> int:
     print(f"{len(jobs)} compiled, {time.perf_counter() - ragged.BEGAN:.0f} s", flush=True)
     wrong = 0
     for name, orders in CANDIDATES.items():
-        for split in sorted({order.split for order in orders} - {4}):
-            wrong += small(name, next(order for order in orders if order.split == split), options.small)
+        seen = set()
+        for order in orders:
+            if order.split == 5 and (order.wide, order.cluster, order.line) not in seen:
+                seen.add((order.wide, order.cluster, order.line))
+                wrong += small(name, order, options.small)
     report: dict[str, Any] = {"device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), "rows": []}
     copy = report["copy"] = ragged.copy_bandwidth()
     print(f"{report['device']}, copy {copy / 1e12:.3f} TB/s; us and share of a copy in %", flush=True)
@@ -109,16 +129,19 @@ def main() -> int:
             row: dict[str, Any] = {"name": name, "order": order and order._asdict()}
             if order:
                 row |= driver().resources(driver().function(operation, name, 0, order.defines))
-            cells = [(64, odd), (256, odd), (256, 16)] + ([(1, 0), (256, 32)] if order is None else [])
+            aligned = [(256, 32), (1, 0)] if order in (None, *orders[:6]) else []
+            cells = [(64, odd), (256, odd), (256, 16), *aligned]
             for experts, unit in cells:
+                columns._cut = forced(name) if order and (experts, unit) in aligned else CUT
                 splits = {"splits": ragged.splits_of(experts, unit)} if unit else {}
-                whole = 1024 if order in orders[:2] and (experts, unit) == (256, odd) else 256
+                whole = 1024 if order in orders[4:6] and (experts, unit) == (256, odd) else 256
                 row[f"{experts}/{unit}"] = ragged.time_line(operation, {**given, **splits}, sets, copy, whole)
+            columns._cut = CUT
             report["rows"].append(row)
             lines = {key: row[key] for key in (f"{e}/{u}" for e, u in cells)}
             shares = " ".join(f"{key} {line['us']:6.1f} {100 * line['share']:5.1f}" for key, line in lines.items())
             bad = sum(line["mismatches"] for line in lines.values())
-            wrong += bad if order is None or order.split != 4 else 0
+            wrong += bad if order is None or order.split != WRONG else 0
             what = " ".join(map(str, order)) if order else "today"
             print(f"{name:31s} {shares} [{what}] {row.get('registers')} regs wrong {bad} "
                   f"{time.perf_counter() - ragged.BEGAN:.0f} s", flush=True)  # fmt: skip

@@ -163,4 +163,90 @@ __device__ __forceinline__ void turn_blocks(const ColumnArguments& a, BlocksTile
     store_verges(a, column + 32 * own.group, verges, begin, end);
 }
 
+// A warp's sectors at the ends of a CTA's blocks: see column_ends.cuh.
+struct BlockEnds {
+    uint4 of[GROUPS][4 * 36];
+
+    __device__ __forceinline__ uint4& block(uint32_t i, uint32_t group) { return of[group][i % 4 * 36 + i / 4 + i / 32]; }
+};
+
+template <bool amax>
+__device__ __forceinline__ void turn_joined(const ColumnArguments& a, BlocksTile& rows, RowMasks (&masks)[SLOTS],
+                                            OwnBlock (&blocks)[SLOTS], uint32_t& length, const Share& own) {
+    const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
+    const uint32_t across = ACROSS ? ACROSS : a.tiles, number = blockIdx.x / CLUSTER, down = number / across;
+    const uint32_t window = down * CLUSTER + blockIdx.x % CLUSTER, tile = blockIdx.y * across + (number - down * across);
+    const uint32_t first = SLOTS * ((uint32_t)a.first_window + window);
+    const bool some = tile < a.tiles && window < a.windows;
+    const offset_t column = (offset_t)tile * WIDE;
+    const bool here = some && column + 32 * own.group < a.k;
+    int32_t begin = 0, end = 0;
+    if (some) {
+        if (threadIdx.x < SLOTS) blocks[threadIdx.x] = own_block(a, a.at[window], first + threadIdx.x);
+        clear_masks(masks);
+        __syncthreads();
+        fetch_blocks(a, column, rows, blocks, keep);
+        const uint32_t filled = __popc(__ballot_sync(~0u, blocks[own.slot].rows != 0)) / 4;
+        begin = blocks[0].first, end = blocks[filled - 1].end();
+        wait_copies();
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) length = (uint32_t)(end - begin) / 2;
+    const Extent extent = {(uint32_t)begin % 64 / 2, (uint32_t)(end - (begin & -64)) / 2};
+    uint32_t w[32];
+    Table bytes = {0, 0};
+    if (here) bytes = turn_block<amax>(rows, own, masks[own.slot], w);
+    __syncthreads();  // the ends take the places of the rows
+    BlockEnds& ends = *reinterpret_cast<BlockEnds*>(&rows);
+    if (here) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) ends.block(threadIdx.x % 32 * 4 + i, own.group) = make_uint4(0, 0, 0, 0);
+        __syncwarp();
+        const OwnBlock block = blocks[own.slot];
+        if (block.rows) store_scales(a, first + own.slot, column + 8 * own.word, bytes);
+        if (a.vector != 16) {
+            store_singly(a, column + 8 * own.word, block, w);
+        } else {
+            const int32_t top = block.sixteen(), rest = block.end() - top - BLOCK_ROWS;
+            const bool last = block.end() == end && block.rows, stays = block.rows && rest < 0;
+            uint32_t mask[4], behind[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) mask[i] = rows_from(block.first - top, i), behind[i] = ~mask[i];
+            const uint32_t sixteen = (uint32_t)(top - (begin & -64)) / 32, sector = sixteen / 2;
+            const auto put = [&](uint32_t at, const uint32_t (&some_of)[4]) {
+                const uint32_t piece = (at / 2 == 0 ? 0 : 2) + at % 2;
+#pragma unroll
+                for (uint32_t c = 0; c < 8; ++c) {
+                    ends.block(4 * (own.word % 4 * 8 + c) + piece, own.group) =
+                        make_uint4(w[c] & some_of[0], w[8 + c] & some_of[1], w[16 + c] & some_of[2], w[24 + c] & some_of[3]);
+                }
+            };
+            if (last && rest > 0) put(sixteen + 1, behind);
+            pass_on(own.slot, stays, mask, w);
+            if (block.rows && (last || !stays)) {
+                if (extent.whole(sector)) {
+                    uint8_t* to = a.out + (column + 8 * own.word) * a.out_stride + top / 2;
+#pragma unroll
+                    for (int c = 0; c < 8; ++c, to += a.out_stride) {
+                        const uint32_t four[4] = {w[c], w[8 + c], w[16 + c], w[24 + c]};
+                        store<16>(to, four);
+                    }
+                } else {
+                    const uint32_t all[4] = {~0u, ~0u, ~0u, ~0u};
+                    put(sixteen, all);
+                }
+            }
+            __syncwarp();
+        }
+    }
+    arrive_ends();
+    await_ends();
+    if (here && a.vector == 16) {
+        uint8_t* to = a.out + (column + 32 * own.group) * a.out_stride + (begin & -64) / 2;
+        join_ends(ends, length, own.group, to, a.out_stride, extent);
+    }
+    arrive_ends();  // others read this CTA's ends
+    await_ends();
+}
+
 }  // namespace refnum

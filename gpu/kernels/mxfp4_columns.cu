@@ -6,7 +6,7 @@
 // next eight blocks of the strip.
 #include "bit_planes.cuh"
 #include "mxfp4_columns.cuh"
-#include "mxfp4_tile.cuh"
+#include "column_ends.cuh"
 
 namespace refnum {
 
@@ -317,7 +317,11 @@ __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     __shared__ RowMasks masks[GROUPS][SLOTS];
     const uint32_t group = threadIdx.x / 32, slot = threadIdx.x % 32 / 4;
     const Share own = {slot, group, 4 * group + threadIdx.x % 4, BLOCK_ROWS * slot};
-#if SPLIT
+#if SPLIT >= 5
+    __shared__ OwnBlock blocks[SLOTS];
+    __shared__ uint32_t length;
+    turn_joined<amax>(a, rows, masks[group], blocks, length, own);
+#elif SPLIT
     __shared__ OwnBlock blocks[SLOTS];
     turn_blocks<amax>(a, rows, masks[group], blocks, own);
 #else
@@ -339,7 +343,7 @@ extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_columns_max(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_columns<false>(a);
 }
-extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_columns_amax(
+extern "C" __global__ CLUSTERED __launch_bounds__(WIDE, BLOCKS) void mxfp4_columns_amax(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_columns<true>(a);
 }

@@ -13,6 +13,7 @@ __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0 && !(amax && JOINS)) return;
     walk_rows(a, tile, tiles, kept, [&](const Segment& now, Tile& rows) {
+        if (JOINS && LINE == 64) meet_cluster();
         turn_groups<amax, false>(a, tile, now, rows, tables[threadIdx.x / 32], kept);
     });
 }

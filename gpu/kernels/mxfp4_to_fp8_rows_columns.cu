@@ -80,7 +80,7 @@ __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments&
         __syncthreads();
         store_rows(a, tile, now, rows, tables.rows);
         __syncthreads();
-        if (!amax || !(RAGGED || JOINS)) meet_cluster();  // two windows are 256 bytes of a column: DRAM takes them for less when they come together
+        if (!amax || !(RAGGED || (JOINS && LINE == 32))) meet_cluster();  // two windows are 256 bytes of a column: DRAM takes them for less when they come together
         turn_groups<amax, true>(a, tile, now, rows, tables.columns[threadIdx.x / 32], kept);
     });
 }

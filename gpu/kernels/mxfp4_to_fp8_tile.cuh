@@ -344,6 +344,8 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
         wait_copies();
         __syncthreads();
         work({0, (int32_t)tile.rows, tile.window}, rows[0]);
+    } else if (LINE == 64) {
+        meet_cluster();
     }
     if (JOINED == 1) __syncwarp();
     arrive_ends();
