@@ -112,7 +112,7 @@ def test_every_question_is_as_the_schema_says():
     asked = jsonschema.Draft202012Validator({"$ref": "#/$defs/question", "$defs": schema["$defs"]})
     for operation in OPERATIONS:
         cases = corner_cases(operation, "OCP+ties=away", next(OPERATIONS[operation].variants()))
-        for case in [case for case in cases if case.elements < 2000][:5]:
+        for case in [case for case in cases if case.elements < 2000 and "maxval" not in case.inputs][:5]:
             names = [output.name for output in executable.outputs_of(case)]
             case = executable.whole(case)
             text = executable.question(case, list(zip(names, output_specs(case), strict=True)))

@@ -72,6 +72,7 @@ def test_every_probe_that_applies_is_in_the_report():
         "padded rows",
         "rows one element apart",
         "views at an odd address",
+        "inputs of one array",
         "earlier results held",
         "two threads at once",
     ]
