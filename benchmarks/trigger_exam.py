@@ -63,7 +63,7 @@ def judged(operation: str, seed: int, count: int, end: float) -> dict[str, Any]:
     start, job = time.monotonic(), {"operation": operation, "seed": seed}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "exam.json"
-        command = [str(Path(sys.executable).with_name("refnum")), "mutate", "triggers", "-o", operation, "--seed",
+        command = [sys.executable, "-m", "refnum.conformance.cli", "mutate", "triggers", "-o", operation, "--seed",
                    str(seed), "--count", str(count), "--workers", "1", "--json", str(out)]  # fmt: skip
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
