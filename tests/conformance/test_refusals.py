@@ -5,16 +5,18 @@ import functools
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 from run_tools import only, report_of, right, subject
 
 import refnum
 from refnum.conformance.api import verified
-from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.case import FORM, Case
 from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.reports.badge import badge
 from refnum.conformance.subjects.calls.call import NO_ROOM, Called
+from refnum.conformance.subjects.calls.forms import out_in_form
 from refnum.conformance.subjects.calls.in_turn import hold_results
 from refnum.conformance.subjects.loading.declare import AnyOf, Limits
 from refnum.conformance.subjects.subject import Subject
@@ -338,3 +340,12 @@ def test_the_first_case_short_of_memory_is_the_example():
         refusals.no_room(Case("decode_e8m0", "HOPPER", {}, {"codes": np.zeros(size, np.uint8)}, label=f"of {size}"))
     count, example = refusals.short
     assert count == 3 and "of 4" in example
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "float32", bfloat16])
+def test_an_out_that_must_be_refused_has_another_dtype(dtype):
+    like = np.zeros((2, 32), dtype)
+    for level in ("another dtype", "a wider dtype"):
+        wrong = case(**{"label": level}).with_inputs({}, {FORM: {"out": level}})
+        (place,) = out_in_form(wrong, (like,), "numpy", 0xA5)
+        assert place.array.dtype != like.dtype, level

@@ -245,7 +245,7 @@ _UNFIT: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "one row short": lambda like: like[:-1],
     "one row long": lambda like: np.concatenate([like, like[:1]]),
     "a wider dtype": lambda like: like.astype(f"i{2 * like.itemsize}" if like.itemsize < 8 else "f8"),
-    "another dtype": lambda like: like.view("i1" if like.itemsize == 1 else f"i{like.itemsize}"),
+    "another dtype": lambda like: like.view(f"{'u' if like.dtype.kind == 'i' else 'i'}{like.itemsize}"),
     "read-only": lambda like: like,
 }
 """Arrays that are no `out` of an operation, by level."""
