@@ -12,9 +12,10 @@ from structure_tools import engine_of, golden
 
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cases.structure.cutting import cutting
+from refnum.conformance.cases.structure.factors import CASTS, ROUTED
 from refnum.conformance.cases.structure.fields import DATA, Maker, _groups, fields
 from refnum.conformance.cases.structure.numbers import TURNS, brief_pairs, pairs, tall_numbers, wide_numbers
-from refnum.conformance.cases.structure.plan import tables
+from refnum.conformance.cases.structure.plan import DEAR, structure_rows, tables
 from refnum.conformance.cases.structure.ragged import drawn
 from refnum.conformance.commands.check import structure, sweep
 from refnum.conformance.subjects.subject import Subject
@@ -125,3 +126,10 @@ def test_rows_cut_over_experts_are_told_beside_a_number_of_columns():
 
     tally = asked("permute_pad", wrong("permute_pad", holds), keep=lambda case: len(case.params["splits"]) == 43)
     assert tally.wrong
+
+
+@pytest.mark.parametrize("operation", sorted(set(DEAR) - ROUTED - CASTS))
+def test_more_than_two_to_the_20_elements_are_asked_at_whatever_price(operation):
+    variant = next(iter(OPERATIONS[operation].variants()))
+    rows = structure_rows(operation, "HOPPER", variant, "full")
+    assert any(int(row.get("rows", 0)) * int(row.get("columns", 0)) > 1 << 20 for row in rows)

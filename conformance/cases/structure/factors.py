@@ -37,6 +37,8 @@ EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385
 LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073))
 MANY = ((1025, 1024), (3, 400_003), (600_001, 2))
 """Rows and columns of a scalar cast of more than 2^20 elements."""
+MILLION = (1040, 1024)
+"""Rows and columns of more than 2^20 elements, of the operations whose other cases are smaller."""
 HUGE = ((131073, 64), (262145, 32), (1, 1 << 20), (3, 2097184), (2048, 7168), (4097, 4128))
 """Rows and columns of level exhaustive."""
 LOOSE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 34, 48, 63, 64, 65, 66, 96, 100, 127, 128, 129, 130,
