@@ -11,7 +11,8 @@ from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import call_golden, outputs_of, run_golden
 from ..subjects.calls.call import Called, call
 from ..subjects.subject import Subject
-from .compare import observe
+from .compare import compare, observe
+from .judge import record
 from .tally import Failure, Tally
 
 
@@ -20,8 +21,9 @@ def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, not
 
     Returns whether it was called: not where it supports none of the cases.
 
-    An adapter is off when the call raises, or gives another count of results, other shapes or other dtypes. cases:
-    the smallest that the subject supports is called. note: told the number of a case before the call.
+    An adapter is off when the call raises, or gives another count of results, other shapes or other dtypes. Wrong bytes
+    are judged as those of any call, since the first call of a process may be the only wrong one. cases: the smallest that
+    the subject supports is called. note: told the number of a case before the call.
     """
     for number in sorted(range(len(cases)), key=lambda number: cases[number].elements):
         case = cases[number]
@@ -42,6 +44,8 @@ def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, not
             tally.fail(Failure(case, NO_LEVEL, words, problem.finding, observed))
             tally.compared += sum(array.size for array in golden.values())
             tally.out = True
+        elif called.finding or compare(case, golden, called.results).level:
+            record(called, case, golden, tally, lambda other: call(subject, other, seconds))
         return True
     return False
 

@@ -137,3 +137,8 @@ def test_odd_ones_are_those_that_differ_from_most():
     assert [odd_ones(calls) for calls in ([], [one], [one, one], [one, other, one], [one, other, third, third])] == [
         0, 0, 0, 1, 2
     ]  # fmt: skip
+
+
+def test_a_kernel_that_is_wrong_in_its_very_first_call_alone_is_found():
+    row = only(report_of(subject(flips(lambda call: call == 1)), level="smoke"))
+    assert row["outcome"] == "flaky" and row["calls"]["flips"] == 1
