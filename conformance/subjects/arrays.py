@@ -117,10 +117,12 @@ def same_place(one: Any, other: Any) -> bool:
 def with_gaps(array: np.ndarray, library: str, poison: int) -> Any:
     """Return the data as a view with a gap after every element of the last axis; the gaps hold poison.
 
-    NumPy and CuPy only: None for the other libraries.
+    NumPy and CuPy only: None for the other libraries. An array without axes has no place for a gap.
     """
     if library not in ("numpy", "cupy"):
         return None
+    if not array.ndim:
+        return to_library(array.copy(), library)
     gapped = (*array.shape[:-1], 2 * array.shape[-1] * array.itemsize)
     wide = to_library(np.full(gapped, poison, np.uint8).view(array.dtype), library)
     view = wide[..., ::2]
@@ -134,7 +136,7 @@ def with_rows_apart(array: np.ndarray, library: str, poison: int, gap: int) -> A
     The elements of a row stay neighbours. An array of one axis has no rows that could lie apart.
     """
     if array.ndim < 2:
-        return to_library(array, library)
+        return to_library(array.copy(), library)
     wide = np.full((*array.shape[:-1], (array.shape[-1] + gap) * array.itemsize), poison, np.uint8).view(array.dtype)
     wide[..., : array.shape[-1]] = array
     return to_library(wide, library)[..., : array.shape[-1]]

@@ -96,7 +96,7 @@ def place(case: Case, like: Array) -> Case:
         return case
     inputs = {name: array.view(np.uint16) if array.dtype == BFLOAT16 else array for name, array in case.inputs.items()}
     return case.with_inputs(
-        {name: np.asarray(np.ascontiguousarray(array), like=like) for name, array in inputs.items()}
+        {name: np.asarray(np.asarray(array, order="C"), like=like) for name, array in inputs.items()}
     )
 
 

@@ -1,5 +1,7 @@
 """Kernels wrong in what no shape says: arrays of no axes, inputs that are one array, numbers that are arguments."""
 
+import itertools
+
 import numpy as np
 import pytest
 from structure_tools import engine_of, golden, verdict
@@ -9,8 +11,12 @@ from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.structure import structure_cases
+from refnum.conformance.cases.structure.build import build
 from refnum.conformance.cases.structure.cutting import UNCUT, Part
+from refnum.conformance.cases.structure.factors import STORAGES
 from refnum.conformance.cases.structure.fields import fields
+from refnum.conformance.subjects.calls.call import call, other_data
+from refnum.conformance.subjects.calls.moved import call_with_gaps, call_with_odd_rows, call_with_padded_rows
 from refnum.conformance.subjects.calls.parts import call_parts
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.probes import probe
@@ -51,6 +57,43 @@ def probed(operation, kernel):
     asked = next(one for one in structure_cases(operation, "HOPPER", OPERATIONS[operation].defaults(), "smoke"))
     probe(subject, asked.case, run_golden(asked.case), engine.tallies["k"], 60.0)
     return engine.tallies["k"]
+
+
+SCALARS = [name for name, row in OPERATIONS.items() if row.scalar]
+
+
+@pytest.mark.parametrize("operation", SCALARS)
+def test_a_right_kernel_keeps_the_contract_on_an_array_of_no_axes(operation):
+    name, params = OPERATIONS[operation].inputs[0], OPERATIONS[operation].defaults()
+    case = build(operation, "HOPPER", params, {"form of the array": "scalar"}, 5)
+    assert case.inputs[name].shape == () == other_data(case).inputs[name].shape
+    subject = Subject("k", {operation: lambda **keywords: golden(operation)(**keywords)})
+    tally = engine_of(subject, operation, quick=False).tallies["k"]
+    probe(subject, case, run_golden(case), tally, 60.0)
+    assert not tally.wrong and not tally.failures and not any(tally.probes.values())
+
+
+@pytest.mark.parametrize("operation", SCALARS)
+def test_a_right_kernel_keeps_the_contract_on_arrays_of_four_axes_in_every_storage(operation):
+    name, subject = OPERATIONS[operation].inputs[0], Subject("k", {operation: golden(operation)})
+    for params, storage in itertools.product(OPERATIONS[operation].variants(), STORAGES):
+        row = {"form of the array": "four axes", "elements": 40, f"{name}.storage": storage, f"{name}.address": 12}
+        case = build(operation, "HOPPER", params, row, 3)
+        called = call(subject, case)
+        assert case.inputs[name].ndim == 4 and called.outcome is Outcome.PASS, (params, storage, called.words)
+
+
+@pytest.mark.parametrize("moved", [call_with_gaps, call_with_odd_rows, call_with_padded_rows])
+@pytest.mark.parametrize("shape", [(), (5,)])
+def test_a_kernel_that_writes_an_input_without_rows_is_told_and_the_case_keeps_its_data(moved, shape):
+    def kernel(codes, dtype="float32"):
+        result = golden("decode_e4m3")(codes, dtype)
+        codes[...] = 3
+        return result
+
+    case = Case("decode_e4m3", "HOPPER", {"dtype": "float32"}, {"codes": np.zeros(shape, np.uint8)})
+    assert moved(Subject("k", {"decode_e4m3": kernel}), case).finding == Finding.INPUT_MUTATED
+    assert not case.inputs["codes"].any()
 
 
 def test_a_product_is_asked_in_more_columns_than_a_tile_has():

@@ -309,9 +309,9 @@ def other_data(case: Case) -> Case:
         if is_kept(name, array):
             inputs[name] = array.copy()
             continue
-        turned = np.ascontiguousarray(bits.reshape(-1)[::-1].reshape(bits.shape))
+        turned = np.array(bits.reshape(-1)[::-1].reshape(bits.shape), order="C")  # keeps an array without axes
         if np.array_equal(turned, bits):
-            turned = bits ^ bits.dtype.type(1)
+            turned ^= bits.dtype.type(1)
         inputs[name] = turned.view(array.dtype)
     return case.with_inputs(inputs, label="same storage, new data")
 

@@ -44,7 +44,7 @@ def _call_with_rows_apart(subject: Subject, case: Case, seconds: float, gap: Cal
         subject,
         case,
         lambda: {
-            name: with_rows_apart(array, subject.arrays, POISONS[0], gap(array))
+            name: with_rows_apart(array, subject.arrays, POISONS[0], gap(array) if array.ndim > 1 else 0)
             for name, array in stored_inputs(case).items()
         },
         seconds,

@@ -27,13 +27,13 @@ Found = tuple[str, str] | None
 def made_wrong(live: tuple[Any, ...], turned: Collection[tuple[int, ...]] = ()) -> Found:
     """Return how results are no arrays of a caller's own, as finding and words, or None.
 
-    turned: shapes of inputs whose columns lie together: a result of such a shape may lie in memory as they do.
+    turned: shapes of inputs whose columns lie together: a result of such a shape may lie with its axes in any order.
     """
     for number, result in enumerate(live):
         if isinstance(result, np.ndarray) and type(result) is not np.ndarray:
             return Finding.SUBCLASS, f"result {number} is a {type(result).__name__}, which computes otherwise"
         if isinstance(result, np.ndarray) and result.size:
-            if not (result.flags.c_contiguous or (result.flags.f_contiguous and result.shape in turned)):
+            if not (result.flags.c_contiguous or (result.shape in turned and _dense(result))):
                 return Finding.NOT_CONTIGUOUS, f"result {number} is not contiguous"
             if not result.flags.writeable:
                 return Finding.READ_ONLY, f"result {number} cannot be written"
@@ -95,6 +95,12 @@ def kept_elsewhere(live: tuple[Any, ...]) -> bool:
             if sys.getrefcount(base) > views + BESIDE:
                 return True
     return False
+
+
+def _dense(array: np.ndarray) -> bool:
+    """Whether an array is contiguous with its axes in some order, as NumPy's results of a turned array are."""
+    order = sorted(range(array.ndim), key=lambda axis: array.strides[axis], reverse=True)
+    return array.transpose(order).flags.c_contiguous
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
