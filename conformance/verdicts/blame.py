@@ -113,3 +113,8 @@ def repeated(subject: Subject, case: Case, tally: Tally, seconds: float) -> list
             break
         calls.append(called)
     return calls
+
+
+def breach(tally: Tally, case: Case, finding: str, words: str, seen: Comparison | None = None) -> None:
+    """Count a breach of the calling contract, with the bytes that were seen where there are some."""
+    tally.fail(Failure(case, NO_LEVEL, words, finding, seen.observed if seen else {}))

@@ -8,14 +8,13 @@ bytes. Breaches have names, see `Called`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..cases.case import Case
-from ..cases.entry import WORDS
 from ..cases.findings import Finding
-from ..cases.levels import NO_LEVEL, Outcome
+from ..cases.levels import Outcome
 from ..cases.operation import OPERATIONS, call_golden, run_golden
 from ..subjects.arrays import IMMUTABLE
 from ..subjects.calls.at_once import call_at_once
@@ -29,46 +28,23 @@ from ..subjects.calls.forced_paths import (
     with_empty_experts,
 )
 from ..subjects.calls.in_turn import hold_results, replay_in_place
-from ..subjects.calls.moved import (
-    alike,
-    beside_each_other,
-    call_at_offset,
-    call_on_one_array,
-    call_on_same_array,
-    call_with_gaps,
-    call_with_odd_rows,
-    call_with_padded_rows,
-)
-from ..subjects.calls.streams import STREAMED, on_side_stream, under_graph
+from ..subjects.calls.streams import STREAMED, under_graph
 from ..subjects.layout_variants import KEYWORDS
 from ..subjects.subject import Subject
-from .blame import Golden, compared, mostly, repeated, right, to_blame, wrong
+from .blame import Golden, breach, compared, mostly, repeated, right, to_blame, wrong
 from .compare import Comparison
+from .elsewhere import GAPS, ODD, OFFSET, PADDED, SIDE_STREAM, Judging, elsewhere, one_array
 from .judge import Again, record
+from .refusals import refused
 from .repeats import odd_ones, same_results
-from .tally import Failure, Tally
+from .tally import Tally
 
 IN_PLACE, GRAPH = "new data in place", "graph capture"
 """Names of the probes that call twice, on a case and on other data."""
 AT_ONCE = "two threads at once"
 OUT, WAYS = "poisoned out with guard zones", "ways by size"
-LAUNCHED = frozenset(
-    {"DriverError", "EmulationError", "CUDARuntimeError", "CUDADriverError", "CudaAPIError", "AcceleratorError"}
-    | {"KernelFailed"}  # of a library or an executable, whose refusals have words of their own
-)
-DEVICE_WORDS = (
-    "cuda error",
-    "cuda_error",
-    "cudaerror",
-    "illegal memory access",
-    "misaligned address",
-    "device-side assert",
-)
-"""Errors of a device, by name and by what libraries say of them: a kernel ran and did what is forbidden, which is no
-refusal. Under capture of a graph they may be: what cannot be captured ends so."""
 GRAPHS = 3
 """Times that a graph is captured before it is blamed."""
-Judging = Callable[[Subject, Case, Golden, Tally, float], None]
 
 
 @dataclass(frozen=True)
@@ -86,20 +62,6 @@ class Probe:
     ordinary: bool = False
 
 
-@dataclass(frozen=True)
-class Elsewhere:
-    """The same data in other storage or on another stream: how to call, and what a wrong result is called.
-
-    refusable: whether a subject may refuse it; nobody may refuse a stream.
-    """
-
-    name: str
-    call: Callable[[Subject, Case, float], Called]
-    finding: str
-    words: str
-    refusable: bool = True
-
-
 def probe(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     """Try every probe that applies to a subject; what it refuses is noted in the tally."""
     for one in PROBES:
@@ -107,30 +69,6 @@ def probe(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: f
         if one.applies(subject, case.operation) and not tally.stopped and not done:
             tally.probes.setdefault(one.name, "")
             one.run(subject, case, golden, tally, seconds)
-
-
-def _breach(tally: Tally, case: Case, finding: str, words: str, seen: Comparison | None = None) -> None:
-    tally.fail(Failure(case, NO_LEVEL, words, finding, seen.observed if seen else {}))
-
-
-def _refused(called: Called, tally: Tally, name: str, capturing: bool = False) -> bool:
-    """Whether a subject said no, which is noted."""
-    if refusal(called, capturing):
-        tally.probes[name] = called.words
-        return True
-    return False
-
-
-def refusal(called: Called, capturing: bool = False) -> bool:
-    """Whether a call was refused: with an error of its own. A crash, a hang or a device's error is none."""
-    error = called.words.partition(":")[0]
-    if called.outcome is Outcome.PASS or called.finding or called.outcome is Outcome.TIMEOUT:
-        return False
-    if called.outcome is Outcome.FAULT:
-        launched = error in LAUNCHED or any(words in called.words.lower() for words in DEVICE_WORDS)
-        if not error.isidentifier() or (launched and not capturing):
-            return False
-    return True
 
 
 def _plain(subject: Subject, seconds: float) -> Again:
@@ -150,27 +88,7 @@ def _in_place(subject: Subject, case: Case, golden: Golden, tally: Tally, second
     if to_blame(subject, other, want, tally, seconds, lambda: replay_in_place(subject, case, seconds)[2]):
         cached = "gave the first call's result again: results are cached by address"
         words = cached if same_results(second, first) else "is wrong, though right in storage of its own"
-        _breach(tally, other, "stale-output", f"the second call, with new data in the same storage, {words}")
-
-
-def _elsewhere(storage: Elsewhere) -> Judging:
-    """Return the probe of a call on the same data elsewhere; where a plain call is right, that place is to blame."""
-
-    def run(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-        called = storage.call(subject, case, seconds)
-        if storage.refusable and _refused(called, tally, storage.name):
-            return
-        if called.outcome in (Outcome.FAULT, Outcome.TIMEOUT):
-            called = replace(called, words=f"{called.words} ({storage.name}; to say no, raise an error)")
-
-        def again(other: Case) -> Called:
-            return storage.call(subject, other, seconds)
-
-        seen = compared(called, case, golden, tally, again, storage.name)
-        if wrong(called, seen, tally) and to_blame(subject, case, golden, tally, seconds, lambda: again(case)):
-            _breach(tally, case, storage.finding, storage.words, seen)
-
-    return run
+        breach(tally, other, "stale-output", f"the second call, with new data in the same storage, {words}")
 
 
 def _repeats(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
@@ -224,17 +142,17 @@ def _into_out(
     by_size = bool(way) and right(_guarded(subject, poison, seconds)(case), case, golden, tally)
     if _holds_poison(called, like, poison):
         words = f"bytes of `out` still hold the poison 0x{poison:02X}{where}: they were never written"
-        _breach(tally, case, "output-not-written", words, seen)
+        breach(tally, case, "output-not-written", words, seen)
     elif not by_size:
         words = f"right in arrays of its own, wrong in those that are given as `out`{where}"
-        _breach(tally, case, "wrong-into-out", words, seen)
+        breach(tally, case, "wrong-into-out", words, seen)
     if by_size:
         _by_size(tally, case, way, seen)
 
 
 def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     other, first, second = under_graph(subject, case, seconds)
-    if _refused(first, tally, GRAPH, capturing=True):
+    if refused(first, tally.probes, GRAPH, capturing=True):
         return
     held = record(first, case, golden, tally, _plain(subject, seconds))
     if first is second or not held:
@@ -245,7 +163,7 @@ def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: 
         subject, other, want, tally, seconds, lambda: under_graph(subject, case, seconds)[2], GRAPHS
     ):
         words = "right when captured, wrong when the graph is launched again with new data in the same storage"
-        _breach(tally, other, "graph-replay-stale", words)
+        breach(tally, other, "graph-replay-stale", words)
 
 
 def _ways(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
@@ -275,13 +193,13 @@ def _guarded(subject: Subject, poison: int, seconds: float) -> Again:
 
 def _by_size(tally: Tally, case: Case, way: str, seen: Comparison | None) -> None:
     words = f"right on the way that this size takes, wrong on another that larger data takes: {way}"
-    _breach(tally, case, "way-by-size", words, seen)
+    breach(tally, case, "way-by-size", words, seen)
 
 
 def _array_splits(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     for one in (case, with_empty_experts(case)):
         called = call_with_array_splits(subject, one, seconds)
-        if _refused(called, tally, "splits as an array"):
+        if refused(called, tally.probes, "splits as an array"):
             return
         want = golden if one is case else run_golden(one)
         seen = compared(called, one, want, tally)
@@ -294,18 +212,7 @@ def _array_splits(subject: Subject, case: Case, golden: Golden, tally: Tally, se
             lambda one=one: call_with_array_splits(subject, one, seconds),  # type: ignore[misc]
         ):
             words = "right by splits in a list, wrong by the same splits in an array"
-            _breach(tally, one, "splits-as-array", words, seen)
-
-
-def _one_array(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    """Judge inputs that are columns of one array, and one array that is given for several inputs."""
-    if len(beside_each_other(case)) > 1:
-        _elsewhere(COLUMNS_OF_ONE)(subject, case, golden, tally, seconds)
-    names = alike(case)
-    if len(names) > 1:
-        narrow = min(names, key=lambda name: WORDS.get(name, 0))  # random words of fewer bits are legal as others
-        same = case.with_inputs(dict.fromkeys(names, case.inputs[narrow]), label=SAME_ARRAY.name)
-        _elsewhere(SAME_ARRAY)(subject, same, run_golden(same), tally, seconds)
+            breach(tally, one, "splits-as-array", words, seen)
 
 
 def _several(_subject: Subject, operation: str) -> bool:
@@ -329,70 +236,18 @@ def _viewed(subject: Subject, _operation: str) -> bool:
     return subject.arrays in ("numpy", "cupy")
 
 
-GAPS, PADDED, ODD, OFFSET, SIDE_STREAM = (
-    Elsewhere(
-        "views with gaps",
-        call_with_gaps,
-        "strides-ignored",
-        "right on contiguous inputs, wrong on the same inputs with gaps between the elements: strides are ignored",
-    ),
-    Elsewhere(
-        "padded rows",
-        call_with_padded_rows,
-        "row-stride-ignored",
-        "right on contiguous inputs, wrong where padding lies behind every row: a row's stride is taken for its length",
-    ),
-    Elsewhere(
-        "rows one element apart",
-        call_with_odd_rows,
-        "row-alignment-assumed",
-        "right on contiguous inputs, wrong where one element lies behind every row: the alignment of rows is assumed",
-    ),
-    Elsewhere(
-        "views at an odd address",
-        call_at_offset,
-        "alignment-assumed",
-        "right on inputs at the start of an allocation, wrong on the same inputs one element further: the alignment of "
-        "the address is assumed",
-    ),
-    Elsewhere(
-        "side stream",
-        on_side_stream,
-        "stream-ignored",
-        "wrong when the caller's current stream is not the default one: it launches on another stream",
-        refusable=False,
-    ),
-)
-COLUMNS_OF_ONE, SAME_ARRAY = (
-    Elsewhere(
-        "inputs that are columns of one array",
-        call_on_one_array,
-        Finding.ONE_ARRAY,
-        "right on inputs in arrays of their own, wrong on the same inputs side by side in one array",
-    ),
-    Elsewhere(
-        "one array for several inputs",
-        call_on_same_array,
-        Finding.ONE_ARRAY,
-        "right on inputs of the same data in arrays of their own, wrong where they are one array",
-    ),
-)
-
-MOVED = (GAPS, PADDED, ODD, OFFSET, SIDE_STREAM)
-"""Calls on the same data elsewhere."""
-
 PROBES: tuple[Probe, ...] = (
     Probe("ten repeats", _repeats, once=True),
     Probe(IN_PLACE, _in_place, _placed),
-    Probe(GAPS.name, _elsewhere(GAPS), _viewed),
-    Probe(PADDED.name, _elsewhere(PADDED), _placed),
-    Probe(ODD.name, _elsewhere(ODD), _placed),
-    Probe(OFFSET.name, _elsewhere(OFFSET), _placed),
-    Probe("inputs of one array", _one_array, _several),
+    Probe(GAPS.name, elsewhere(GAPS), _viewed),
+    Probe(PADDED.name, elsewhere(PADDED), _placed),
+    Probe(ODD.name, elsewhere(ODD), _placed),
+    Probe(OFFSET.name, elsewhere(OFFSET), _placed),
+    Probe("inputs of one array", one_array, _several),
     Probe("earlier results held", _held, once=True, ordinary=True),
     Probe(AT_ONCE, _at_once, _on_host, once=True, ordinary=True),
     Probe(OUT, _out, has_out),
-    Probe(SIDE_STREAM.name, _elsewhere(SIDE_STREAM), _streamed),
+    Probe(SIDE_STREAM.name, elsewhere(SIDE_STREAM), _streamed),
     Probe(GRAPH, _graph, _streamed),
     Probe(WAYS, _ways, has_ways),
     Probe("splits as an array", _array_splits, takes_arrays),

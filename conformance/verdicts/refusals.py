@@ -10,10 +10,45 @@ import numpy as np
 
 from ..cases.case import Case, plain
 from ..cases.entry import is_kept
+from ..cases.levels import Outcome
 from ..cases.same_bytes import name_of
-from ..subjects.calls.call import NO_ROOM, other_data
+from ..subjects.calls.call import NO_ROOM, Called, other_data
 
 Form = tuple[str, ...]
+LAUNCHED = frozenset(
+    {"DriverError", "EmulationError", "CUDARuntimeError", "CUDADriverError", "CudaAPIError", "AcceleratorError"}
+    | {"KernelFailed"}  # of a library or an executable, whose refusals have words of their own
+)
+DEVICE_WORDS = (
+    "cuda error",
+    "cuda_error",
+    "cudaerror",
+    "illegal memory access",
+    "misaligned address",
+    "device-side assert",
+)
+"""Errors of a device, by name and by what libraries say of them: a kernel ran and did what is forbidden, which is no
+refusal. Under capture of a graph they may be: what cannot be captured ends so."""
+
+
+def refusal(called: Called, capturing: bool = False) -> bool:
+    """Whether a call was refused: with an error of its own. A crash, a hang or a device's error is none."""
+    error = called.words.partition(":")[0]
+    if called.outcome is Outcome.PASS or called.finding or called.outcome is Outcome.TIMEOUT:
+        return False
+    if called.outcome is Outcome.FAULT:
+        launched = error in LAUNCHED or any(words in called.words.lower() for words in DEVICE_WORDS)
+        if not error.isidentifier() or (launched and not capturing):
+            return False
+    return True
+
+
+def refused(called: Called, notes: dict[str, str], name: str, capturing: bool = False) -> bool:
+    """Whether a subject said no to the probe of this name, which is noted with its words."""
+    if refusal(called, capturing):
+        notes[name] = called.words
+        return True
+    return False
 
 
 def form(case: Case) -> Form:

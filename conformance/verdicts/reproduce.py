@@ -17,7 +17,8 @@ from ..subjects.calls.moved import alike, beside_each_other, call_on_one_array, 
 from ..subjects.calls.streams import under_graph
 from ..subjects.subject import Subject
 from .compare import compare
-from .probes import GRAPH, IN_PLACE, MOVED, PROBES
+from .elsewhere import MOVED
+from .probes import GRAPH, IN_PLACE, PROBES
 from .repeats import REPEATS
 from .structural import after_refusals
 

@@ -22,7 +22,8 @@ from ..subjects.subject import Subject, takes, takes_out
 from .blame import compared, mostly, right, to_blame, wrong
 from .judge import called_with_room, record
 from .outside import Outside
-from .probes import AT_ONCE, probe, refusal
+from .probes import AT_ONCE, probe
+from .refusals import refusal
 from .tally import Failure, Tally
 
 Golden = Mapping[str, np.ndarray]

@@ -24,7 +24,7 @@ from refnum.conformance.subjects.loading import executable, shared_library
 from refnum.conformance.subjects.loading.discover import from_file
 from refnum.conformance.subjects.loading.failure import LIBRARY, LINES, schema_file
 from refnum.conformance.subjects.loading.shapes import output_specs
-from refnum.conformance.verdicts.probes import refusal
+from refnum.conformance.verdicts.refusals import refusal
 from refnum.errors import UnsupportedError
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"

@@ -11,7 +11,7 @@ from refnum.conformance.cases.findings import FINDINGS, NAMED_BY_CALLS, Finding,
 from refnum.conformance.subjects.controls import controls
 from refnum.conformance.subjects.isolation import parent
 from refnum.conformance.verdicts import reproduce
-from refnum.conformance.verdicts.probes import MOVED
+from refnum.conformance.verdicts.elsewhere import MOVED
 
 ROOM = Path(__file__).parents[2] / "conformance"
 MAKERS = {"Called", "Judged", "Failure", "Elsewhere", "Problem", "_breach", "replace"}

@@ -8,10 +8,8 @@ from run_tools import only, report_of, right, subject
 
 import refnum
 from refnum.conformance.cases.case import Case
-from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import run_golden
 from refnum.conformance.mismatches.failures import observe_again
-from refnum.conformance.subjects.calls.call import Called
 from refnum.conformance.verdicts import probes
 from refnum.conformance.verdicts.tally import Tally
 
@@ -25,32 +23,6 @@ def test_a_refusal_of_strides_is_said_and_is_no_failure():
     document = report_of(subject(dense_only))
     assert only(document)["outcome"] == "pass" and "make it contiguous" in only(document)["probes"]["views with gaps"]
     assert only(document)["refused"] == 0
-
-
-@pytest.mark.parametrize(
-    ("outcome", "words", "refused"),
-    [
-        (Outcome.UNSUPPORTED, "rows must be dense", True),
-        (Outcome.FAULT, "ValueError: make it contiguous", True),
-        (Outcome.FAULT, "its process ended with SIGSEGV", False),
-        (Outcome.FAULT, "it raised SystemExit(1)", False),
-        (Outcome.FAULT, "CUDARuntimeError: cudaErrorMisalignedAddress: misaligned address", False),
-        (Outcome.FAULT, "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered", False),
-        (Outcome.FAULT, "RuntimeError: CUDA error: misaligned address", False),
-        (Outcome.TIMEOUT, "no answer within 1 s", False),
-    ],
-)
-def test_only_an_error_of_the_subject_s_own_is_a_refusal(outcome, words, refused):
-    tally = Tally("s", "quantize_mxfp4", "HOPPER", {}, claimed=0)
-    assert probes._refused(Called(outcome=outcome, words=words), tally, "padded rows") is refused
-    assert tally.probes == ({"padded rows": words} if refused else {})
-
-
-def test_what_cannot_be_captured_may_say_so_by_an_error_of_the_device_but_not_by_a_crash():
-    tally = Tally("s", "quantize_mxfp4", "HOPPER", {}, claimed=0)
-    error = Called(outcome=Outcome.FAULT, words="CUDARuntimeError: cudaErrorStreamCaptureUnsupported: not permitted")
-    assert probes._refused(error, tally, "graph capture", capturing=True)
-    assert not probes._refused(Called(outcome=Outcome.FAULT, words="its process ended with SIGSEGV"), tally, "g", True)
 
 
 def test_a_device_s_error_on_padded_rows_is_a_fault_and_says_where():

@@ -21,7 +21,7 @@ from refnum.conformance.subjects.calls.in_turn import hold_results
 from refnum.conformance.subjects.loading.declare import AnyOf, Limits
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.judge import judge, record
-from refnum.conformance.verdicts.refusals import Refusals, on_same_shapes
+from refnum.conformance.verdicts.refusals import Refusals, on_same_shapes, refused
 from refnum.conformance.verdicts.tally import Tally
 
 
@@ -349,3 +349,29 @@ def test_an_out_that_must_be_refused_has_another_dtype(dtype):
         wrong = case(**{"label": level}).with_inputs({}, {FORM: {"out": level}})
         (place,) = out_in_form(wrong, (like,), "numpy", 0xA5)
         assert place.array.dtype != like.dtype, level
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words", "is_one"),
+    [
+        (Outcome.UNSUPPORTED, "rows must be dense", True),
+        (Outcome.FAULT, "ValueError: make it contiguous", True),
+        (Outcome.FAULT, "its process ended with SIGSEGV", False),
+        (Outcome.FAULT, "it raised SystemExit(1)", False),
+        (Outcome.FAULT, "CUDARuntimeError: cudaErrorMisalignedAddress: misaligned address", False),
+        (Outcome.FAULT, "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered", False),
+        (Outcome.FAULT, "RuntimeError: CUDA error: misaligned address", False),
+        (Outcome.TIMEOUT, "no answer within 1 s", False),
+    ],
+)
+def test_only_an_error_of_the_subject_s_own_is_a_refusal(outcome, words, is_one):
+    tally = Tally("s", "quantize_mxfp4", "HOPPER", {}, claimed=0)
+    assert refused(Called(outcome=outcome, words=words), tally.probes, "padded rows") is is_one
+    assert tally.probes == ({"padded rows": words} if is_one else {})
+
+
+def test_what_cannot_be_captured_may_say_so_by_an_error_of_the_device_but_not_by_a_crash():
+    tally = Tally("s", "quantize_mxfp4", "HOPPER", {}, claimed=0)
+    error = Called(outcome=Outcome.FAULT, words="CUDARuntimeError: cudaErrorStreamCaptureUnsupported: not permitted")
+    assert refused(error, tally.probes, "graph capture", capturing=True)
+    assert not refused(Called(outcome=Outcome.FAULT, words="its process ended with SIGSEGV"), tally.probes, "g", True)

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 import refnum
-from refnum.conformance.verdicts.probes import MOVED, PROBES
+from refnum.conformance.verdicts.elsewhere import MOVED
+from refnum.conformance.verdicts.probes import PROBES
 
 ROOT = Path(__file__).resolve().parents[2]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ from ...cases.operation import OPERATIONS, call_golden, run_golden
 from ...cases.structure.illegal import illegal_cases, legal_beside
 from ...subjects.calls.call import call
 from ...subjects.subject import Subject, takes, takes_out
-from ...verdicts.probes import refusal
+from ...verdicts.refusals import refusal
 from .asking import Asking
 
 DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), (

@@ -25,7 +25,8 @@ from ...cases.structure.plan import structure_rows
 from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes, takes_out
 from ...verdicts.judge import record
-from ...verdicts.probes import probe, refusal
+from ...verdicts.probes import probe
+from ...verdicts.refusals import refusal
 from ...verdicts.structural import ON_HOST, call_at_once
 from ...verdicts.tally import Failure, Tally
 from . import sweep

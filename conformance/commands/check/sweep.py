@@ -26,7 +26,7 @@ from ...subjects.calls.parts import call_parts
 from ...subjects.subject import Subject, takes_out
 from ...verdicts.compare import dtypes_allowed
 from ...verdicts.judge import record
-from ...verdicts.probes import refusal
+from ...verdicts.refusals import refusal
 from ...verdicts.tally import Failure, Tally
 from .asking import Asking
 

@@ -33,7 +33,7 @@ def form_of(case: Case) -> Form:
 
 
 def turned(case: Case) -> frozenset[tuple[int, ...]]:
-    """Return the shapes of inputs whose columns lie together; results of these shapes may lie with their axes in any order."""
+    """Return the shapes of inputs whose columns lie together: the axes of such results may lie in any order."""
     form, storages = form_of(case), ("transposed", "broadcast rows")
     return frozenset(array.shape for name, array in case.inputs.items() if form.get(f"{name}.storage") in storages)
 

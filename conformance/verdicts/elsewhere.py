@@ -1,0 +1,128 @@
+"""The same data in other storage, in one array, or on another stream: calls that must give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..cases.case import Case
+from ..cases.entry import WORDS
+from ..cases.findings import Finding
+from ..cases.levels import Outcome
+from ..cases.operation import run_golden
+from ..subjects.calls.call import Called
+from ..subjects.calls.moved import (
+    alike,
+    beside_each_other,
+    call_at_offset,
+    call_on_one_array,
+    call_on_same_array,
+    call_with_gaps,
+    call_with_odd_rows,
+    call_with_padded_rows,
+)
+from ..subjects.calls.streams import on_side_stream
+from ..subjects.subject import Subject
+from .blame import Golden, breach, compared, to_blame, wrong
+from .refusals import refused
+from .tally import Tally
+
+Judging = Callable[[Subject, Case, Golden, Tally, float], None]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The same data in other storage or on another stream: how to call, and what a wrong result is called.
+
+    refusable: whether a subject may refuse it; nobody may refuse a stream.
+    """
+
+    name: str
+    call: Callable[[Subject, Case, float], Called]
+    finding: str
+    words: str
+    refusable: bool = True
+
+
+def elsewhere(storage: Elsewhere) -> Judging:
+    """Return the probe of a call on the same data elsewhere; where a plain call is right, that place is to blame."""
+
+    def run(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+        called = storage.call(subject, case, seconds)
+        if storage.refusable and refused(called, tally.probes, storage.name):
+            return
+        if called.outcome in (Outcome.FAULT, Outcome.TIMEOUT):
+            called = replace(called, words=f"{called.words} ({storage.name}; to say no, raise an error)")
+
+        def again(other: Case) -> Called:
+            return storage.call(subject, other, seconds)
+
+        seen = compared(called, case, golden, tally, again, storage.name)
+        if wrong(called, seen, tally) and to_blame(subject, case, golden, tally, seconds, lambda: again(case)):
+            breach(tally, case, storage.finding, storage.words, seen)
+
+    return run
+
+
+def one_array(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    """Judge inputs that are columns of one array, and one array that is given for several inputs."""
+    if len(beside_each_other(case)) > 1:
+        elsewhere(COLUMNS_OF_ONE)(subject, case, golden, tally, seconds)
+    names = alike(case)
+    if len(names) > 1:
+        narrow = min(names, key=lambda name: WORDS.get(name, 0))  # random words of fewer bits are legal as others
+        same = case.with_inputs(dict.fromkeys(names, case.inputs[narrow]), label=SAME_ARRAY.name)
+        elsewhere(SAME_ARRAY)(subject, same, run_golden(same), tally, seconds)
+
+
+GAPS, PADDED, ODD, OFFSET, SIDE_STREAM = (
+    Elsewhere(
+        "views with gaps",
+        call_with_gaps,
+        "strides-ignored",
+        "right on contiguous inputs, wrong on the same inputs with gaps between the elements: strides are ignored",
+    ),
+    Elsewhere(
+        "padded rows",
+        call_with_padded_rows,
+        "row-stride-ignored",
+        "right on contiguous inputs, wrong where padding lies behind every row: a row's stride is taken for its length",
+    ),
+    Elsewhere(
+        "rows one element apart",
+        call_with_odd_rows,
+        "row-alignment-assumed",
+        "right on contiguous inputs, wrong where one element lies behind every row: the alignment of rows is assumed",
+    ),
+    Elsewhere(
+        "views at an odd address",
+        call_at_offset,
+        "alignment-assumed",
+        "right on inputs at the start of an allocation, wrong on the same inputs one element further: the alignment of "
+        "the address is assumed",
+    ),
+    Elsewhere(
+        "side stream",
+        on_side_stream,
+        "stream-ignored",
+        "wrong when the caller's current stream is not the default one: it launches on another stream",
+        refusable=False,
+    ),
+)
+COLUMNS_OF_ONE, SAME_ARRAY = (
+    Elsewhere(
+        "inputs that are columns of one array",
+        call_on_one_array,
+        Finding.ONE_ARRAY,
+        "right on inputs in arrays of their own, wrong on the same inputs side by side in one array",
+    ),
+    Elsewhere(
+        "one array for several inputs",
+        call_on_same_array,
+        Finding.ONE_ARRAY,
+        "right on inputs of the same data in arrays of their own, wrong where they are one array",
+    ),
+)
+
+MOVED = (GAPS, PADDED, ODD, OFFSET, SIDE_STREAM)
+"""Calls on the same data elsewhere."""
