@@ -1,125 +1,27 @@
 """The command line from the outside: exit status, what is printed where, and that bad input is one sentence."""
 
 import json
-import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from cli_tools import RIGHT, WRONG, alone, refnum
 from typer.testing import CliRunner
 
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cli import app
-from refnum.conformance.reports import report as reports
-from refnum.conformance.subjects.loading import discover
-
-RIGHT = """
-import refnum
-
-def quantize_mxfp4(x, profile):
-    return refnum.quantize_mxfp4(x, profile)
-"""
-WRONG = """
-import refnum
-
-def quantize_mxfp4(x, profile):
-    return refnum.quantize_mxfp4(x, profile.replace(name="wrong", ties="away"))
-"""
 
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(discover, "installed", lambda: ([], []))
-    (tmp_path / "right.py").write_text(RIGHT)
-    (tmp_path / "wrong.py").write_text(WRONG)
-
-
-def refnum(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
+    alone(tmp_path, monkeypatch)
 
 
 def test_a_right_kernel_passes_with_exit_0():
     result = refnum("check", "-s", "right.py", "-o", "quantize_mxfp4", "--level", "smoke")
     assert result.exit_code == 0 and "not a verification" in result.stdout and "pass" in result.stdout
     assert "\x1b" not in result.stdout and "│" not in result.stdout  # plain when piped
-
-
-@pytest.fixture(scope="module")
-def failed_once(tmp_path_factory):
-    """Return a finished run of the wrong kernel and its folder: five tests read what it left."""
-    folder = tmp_path_factory.mktemp("failed")
-    (folder / "wrong.py").write_text(WRONG)
-    words = "check -s wrong.py -o quantize_mxfp4 -p HOPPER --level smoke --report r.json"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(discover, "installed", lambda: ([], []))
-        return refnum(*words.split()), folder
-
-
-@pytest.fixture
-def failed(failed_once, tmp_path):
-    done, folder = failed_once
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    return done
-
-
-def test_a_wrong_kernel_exits_1_and_shows_the_page_and_the_replay_command(failed, tmp_path):
-    assert failed.exit_code == 1 and "MISMATCH" in failed.stdout and "E2M1_TIES_UP" in failed.stdout
-    assert "-> even (N2)" in failed.stdout
-    document = reports.load(tmp_path / "r.json")
-    record = document["results"][0]["failures"][0]
-    assert record["command"] in failed.stdout and (tmp_path / record["replay"]).is_file()
-    assert document["footer"]["exit"] == 1
-
-
-def test_the_replay_command_replays_with_and_without_the_kernel(failed, tmp_path):
-    path, *_ = sorted((tmp_path / ".refnum" / "cases").glob("*.json"))
-    with_kernel = refnum("replay", path, "-s", "wrong.py")
-    assert with_kernel.exit_code == 1 and "MISMATCH" in with_kernel.stdout
-    assert "the file's expectation is reproduced, every byte" in with_kernel.stdout
-    alone = refnum("replay", path)
-    assert alone.exit_code == 0 and "as saved in the file" in alone.stdout and "-> even (N2)" in alone.stdout
-    fixed = refnum("replay", path, "-s", "right.py")
-    assert fixed.exit_code == 0 and "the saved failure is gone" in fixed.stdout
-
-
-def test_a_replay_file_is_explained(failed, tmp_path):
-    path, *_ = sorted((tmp_path / ".refnum" / "cases").glob("*.json"))
-    result = refnum("explain", path, "--index", "0,3")
-    assert result.exit_code == 0 and "scale exponent" in result.stdout
-
-
-def test_a_replay_file_is_shrunk_further(tmp_path):
-    import refnum as model
-    from refnum.conformance.cases.case import Case
-    from refnum.conformance.cases.levels import NO_LEVEL
-    from refnum.conformance.mismatches import replay
-    from refnum.conformance.subjects.loading.discover import from_file
-    from refnum.conformance.subjects.subject import Subject
-    from refnum.conformance.verdicts.tally import Failure
-
-    x = np.tile(np.array([6, 1.25, 0.3, -2], np.float32), (4, 16))
-    case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": x})
-    (subject,) = from_file("wrong.py")
-    assert isinstance(subject, Subject)
-    body = replay.document(case, replay.run_golden(case), {}, subject, Failure(case, NO_LEVEL))
-    path = replay.save(body, tmp_path)
-    result = refnum("shrink", path, "-s", "wrong.py")
-    assert result.exit_code == 0 and "shrunk    256 to 32 elements" in result.stdout
-    written = [p for p in tmp_path.glob("*.json") if p != path]
-    assert np.count_nonzero(replay.load(written[0]).case.inputs["x"]) <= 2
-    assert model is not None
-    no_longer = refnum("shrink", path, "-s", "right.py")
-    assert no_longer.exit_code == 2 and "nothing to shrink" in no_longer.stderr
-
-
-def test_json_is_the_whole_report_and_nothing_else():
-    result = refnum("check", "-s", "right.py", "-o", "quantize_mxfp4", "-p", "OCP", "--level", "smoke", "--json")
-    document = json.loads(result.stdout)
-    reports.check(document, "stdout")
-    assert document["controls"]["wrong_caught"] >= 20 and document["header"]["subjects"][0]["name"] == "right"
 
 
 @pytest.mark.parametrize(
@@ -267,110 +169,11 @@ def test_the_module_runs_as_a_program():
     assert done.returncode == 0 and "check" in done.stdout
 
 
-def test_a_report_that_cannot_be_written_is_said_before_the_run(tmp_path):
-    (tmp_path / "blocked").write_text("")
-    result = refnum("check", "-s", "right.py", "--report", "blocked/r.json")
-    assert result.exit_code == 2 and "Cannot write blocked/r.json" in result.stderr and result.stdout == ""
-
-
-DIES = """
-import ctypes
-from refnum import encode_e2m1 as golden
-
-def encode_e2m1(x):
-    if x.dtype == "float16" and x.size > LARGEST:
-        ctypes.CDLL(None)._exit(9)
-    return golden(x)
-"""
-
-
-@pytest.mark.parametrize(("largest", "left"), [(1 << 14, ["float32", "bfloat16"]), (0, [])], ids=["corner", "vector"])
-def test_a_run_that_dies_leaves_a_partial_report(tmp_path, largest, left):
-    (tmp_path / "dies.py").write_text(DIES.replace("LARGEST", str(largest)))
-    words = [
-        sys.executable,
-        "-m",
-        "refnum.conformance.cli",
-        "check",
-        "-s",
-        "dies.py",
-        "--examples",
-        "0",
-        "--report",
-        "r.json",
-    ]
-    assert subprocess.run([*words, "--no-isolate"], check=False).returncode == 9
-    document = reports.load(tmp_path / "r.json")
-    assert document["footer"]["status"] == "partial" and document["footer"]["exit"] == 3
-    assert [row["params"]["input"] for row in document["results"]] == left  # the vectors of all variants come first
-    shown = refnum("report", "r.json")
-    assert shown.exit_code == 3 and "run cut short" in shown.stdout
-
-
-def test_what_a_kernel_prints_does_not_get_into_the_report(tmp_path):
-    (tmp_path / "noisy.py").write_text(RIGHT.replace("return", "print('tuning...')\n    return"))
-    words = ["check", "-s", "noisy.py", "-o", "quantize_mxfp4", "-p", "OCP", "--level", "smoke", "--json"]
-    result = refnum(*words, "--no-isolate")
-    assert json.loads(result.stdout)["footer"]["exit"] == 0 and "tuning..." in result.stderr
-    done = subprocess.run(
-        [sys.executable, "-m", "refnum.conformance.cli", *words], capture_output=True, text=True, check=False
-    )
-    assert json.loads(done.stdout)["footer"]["exit"] == 0 and "tuning..." in done.stderr
-
-
 def test_two_subjects_of_one_name_are_refused(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "right.py").write_text(WRONG)
     result = refnum("check", "-s", "right.py", "-s", "other/right.py")
     assert result.exit_code == 2 and "Two subjects are named right" in result.stderr
-
-
-def test_a_saved_report_becomes_what_other_tools_read(failed, tmp_path):
-    starts = {"html": "<!doctype html>", "junit": "<?xml", "sarif": '{"$schema"', "summary": "## refnum: WRONG"}
-    for kind, start in starts.items():
-        assert refnum("report", kind, "r.json", "-o", f"out.{kind}").exit_code == 0
-        text = (tmp_path / f"out.{kind}").read_text()
-        assert text.startswith(start) and "E2M1_TIES_UP" in text
-        assert refnum("report", kind, "r.json").stdout == text
-
-
-def test_a_report_is_shown_with_and_without_the_word(failed):
-    shown = refnum("report", "show", "r.json")
-    assert shown.exit_code == 1 and "MISMATCH" in shown.stdout
-    assert refnum("report", "r.json").stdout == shown.stdout
-    assert "merge" in refnum("report", "--help").stdout
-    missing = refnum("report", "absent.json")
-    assert missing.exit_code == 2 and "absent.json" in missing.stderr
-
-
-def stored(tmp_path, kind, **body_changes):
-    from refnum.conformance.cases.case import Case
-    from refnum.conformance.cases.levels import NO_LEVEL
-    from refnum.conformance.mismatches import replay
-    from refnum.conformance.subjects.subject import Subject
-    from refnum.conformance.verdicts.tally import Failure
-
-    case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": np.full((1, 32), 1.25, np.float32)})
-    expected = replay.run_golden(case)
-    observed = {**expected, "packed": expected["packed"] ^ 1}
-    subject = Subject("fast", {"quantize_mxfp4": print}, kind=kind)
-    body = replay.document(case, {**expected, **body_changes}, observed, subject, Failure(case, NO_LEVEL))
-    return replay.save(body, tmp_path)
-
-
-def test_a_gpu_s_replay_file_is_read_on_a_machine_without_one(tmp_path):
-    path = stored(tmp_path, "gpu")
-    result = refnum("replay", path)
-    assert result.exit_code == 0 and "fast was not called" in result.stdout and "--trust" in result.stdout
-    assert "reproduced, every byte" in result.stdout and "as saved in the file" in result.stdout
-    trusted = refnum("replay", path, "--trust")
-    assert trusted.exit_code == 0 and "fast is not here" in trusted.stdout
-
-
-def test_a_model_that_has_changed_is_said_and_exits_1(tmp_path):
-    changed = stored(tmp_path, "gpu", scales=np.array([[9]], np.uint8))
-    result = refnum("replay", changed)
-    assert result.exit_code == 1 and "EXPECTATION CHANGED" in result.stdout and "other scales" in result.stdout
 
 
 def test_the_version_names_the_model():

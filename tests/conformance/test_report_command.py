@@ -1,0 +1,115 @@
+"""Reports of `refnum check`, of runs that die too, and `refnum report` on saved ones."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from cli_tools import RIGHT, alone, failed_run, refnum
+
+from refnum.conformance.reports import report as reports
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    alone(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def failed_once(tmp_path_factory):
+    """Return a finished run of the wrong kernel and its folder, whose contents several tests read."""
+    folder = tmp_path_factory.mktemp("failed")
+    return failed_run(folder), folder
+
+
+@pytest.fixture
+def failed(failed_once, tmp_path):
+    done, folder = failed_once
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return done
+
+
+def test_a_wrong_kernel_exits_1_and_shows_the_page_and_the_replay_command(failed, tmp_path):
+    assert failed.exit_code == 1 and "MISMATCH" in failed.stdout and "E2M1_TIES_UP" in failed.stdout
+    assert "-> even (N2)" in failed.stdout
+    document = reports.load(tmp_path / "r.json")
+    record = document["results"][0]["failures"][0]
+    assert record["command"] in failed.stdout and (tmp_path / record["replay"]).is_file()
+    assert document["footer"]["exit"] == 1
+
+
+def test_json_is_the_whole_report_and_nothing_else():
+    result = refnum("check", "-s", "right.py", "-o", "quantize_mxfp4", "-p", "OCP", "--level", "smoke", "--json")
+    document = json.loads(result.stdout)
+    reports.check(document, "stdout")
+    assert document["controls"]["wrong_caught"] >= 20 and document["header"]["subjects"][0]["name"] == "right"
+
+
+def test_a_report_that_cannot_be_written_is_said_before_the_run(tmp_path):
+    (tmp_path / "blocked").write_text("")
+    result = refnum("check", "-s", "right.py", "--report", "blocked/r.json")
+    assert result.exit_code == 2 and "Cannot write blocked/r.json" in result.stderr and result.stdout == ""
+
+
+DIES = """
+import ctypes
+from refnum import encode_e2m1 as golden
+
+def encode_e2m1(x):
+    if x.dtype == "float16" and x.size > LARGEST:
+        ctypes.CDLL(None)._exit(9)
+    return golden(x)
+"""
+
+
+@pytest.mark.parametrize(("largest", "left"), [(1 << 14, ["float32", "bfloat16"]), (0, [])], ids=["corner", "vector"])
+def test_a_run_that_dies_leaves_a_partial_report(tmp_path, largest, left):
+    (tmp_path / "dies.py").write_text(DIES.replace("LARGEST", str(largest)))
+    words = [
+        sys.executable,
+        "-m",
+        "refnum.conformance.cli",
+        "check",
+        "-s",
+        "dies.py",
+        "--examples",
+        "0",
+        "--report",
+        "r.json",
+    ]
+    assert subprocess.run([*words, "--no-isolate"], check=False).returncode == 9
+    document = reports.load(tmp_path / "r.json")
+    assert document["footer"]["status"] == "partial" and document["footer"]["exit"] == 3
+    assert [row["params"]["input"] for row in document["results"]] == left  # the vectors of all variants come first
+    shown = refnum("report", "r.json")
+    assert shown.exit_code == 3 and "run cut short" in shown.stdout
+
+
+def test_what_a_kernel_prints_does_not_get_into_the_report(tmp_path):
+    (tmp_path / "noisy.py").write_text(RIGHT.replace("return", "print('tuning...')\n    return"))
+    words = ["check", "-s", "noisy.py", "-o", "quantize_mxfp4", "-p", "OCP", "--level", "smoke", "--json"]
+    result = refnum(*words, "--no-isolate")
+    assert json.loads(result.stdout)["footer"]["exit"] == 0 and "tuning..." in result.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "refnum.conformance.cli", *words], capture_output=True, text=True, check=False
+    )
+    assert json.loads(done.stdout)["footer"]["exit"] == 0 and "tuning..." in done.stderr
+
+
+def test_a_saved_report_becomes_what_other_tools_read(failed, tmp_path):
+    starts = {"html": "<!doctype html>", "junit": "<?xml", "sarif": '{"$schema"', "summary": "## refnum: WRONG"}
+    for kind, start in starts.items():
+        assert refnum("report", kind, "r.json", "-o", f"out.{kind}").exit_code == 0
+        text = (tmp_path / f"out.{kind}").read_text()
+        assert text.startswith(start) and "E2M1_TIES_UP" in text
+        assert refnum("report", kind, "r.json").stdout == text
+
+
+def test_a_report_is_shown_with_and_without_the_word(failed):
+    shown = refnum("report", "show", "r.json")
+    assert shown.exit_code == 1 and "MISMATCH" in shown.stdout
+    assert refnum("report", "r.json").stdout == shown.stdout
+    assert "merge" in refnum("report", "--help").stdout
+    missing = refnum("report", "absent.json")
+    assert missing.exit_code == 2 and "absent.json" in missing.stderr
