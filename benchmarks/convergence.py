@@ -34,8 +34,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pace import Pace, fitted, room
 
-from refnum.conformance.reports.environment import environment
-from refnum.conformance.reports.gpus import smi
+from refnum.conformance.commands.fuzz.identity import revision
+from refnum.conformance.reports.environment import command_line, environment
+from refnum.conformance.reports.gpus import published
 from refnum.training.data import write_corpus, write_whole
 from refnum.training.metrics import NAME, draw_curves, read_metrics
 
@@ -81,7 +82,8 @@ def main() -> None:
         before |= json.loads(path.read_text())["runs"]
     later = range(seeds.stop, seeds.stop + given.more)
     more = [[[f"{policy}-{seed}" for policy in group] for group in groups] for seed in later]
-    machine = {"date": time.strftime("%Y-%m-%d"), "command": sys.argv, **environment(), "gpus": smi()}
+    machine = {"date": time.strftime("%Y-%m-%d"), "command": command_line(), "commit": revision(), **environment(),
+               "gpus": published()}  # fmt: skip
 
     def write() -> dict[str, Any]:
         """Write what there is until now."""

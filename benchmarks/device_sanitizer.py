@@ -157,6 +157,7 @@ def arguments_of(words: list[str] | None) -> argparse.Namespace:
 def main(words: list[str] | None = None) -> int:
     """Run every operation under every tool; 1 when a tool found something or an answer is wrong."""
     from refnum.conformance.commands.mutate.corpus import LAYOUTS
+    from refnum.conformance.reports.environment import command_line
     from refnum.gpu.operations import LAUNCHED
 
     arguments = arguments_of(words)
@@ -185,7 +186,7 @@ def main(words: list[str] | None = None) -> int:
     for row in bad:
         print(json.dumps(row)[:1500], file=sys.stderr)
     if arguments.json:
-        head = {"command": " ".join(sys.argv), "seconds": round(time.monotonic() - begun, 1)}
+        head = {"command": " ".join(command_line()), "seconds": round(time.monotonic() - begun, 1)}
         document = {**head, "environment": environment(), "errors found in controls": controls, "rows": rows}
         written = arguments.json.with_suffix(".part")
         written.write_text(json.dumps(document, indent=1) + "\n")

@@ -50,8 +50,9 @@ from moe_layer_tools import (
 )
 from moe_layer_watch import overhead, witnessed
 
-from refnum.conformance.reports.environment import environment
-from refnum.conformance.reports.gpus import smi
+from refnum.conformance.commands.fuzz.identity import revision
+from refnum.conformance.reports.environment import command_line, environment
+from refnum.conformance.reports.gpus import published
 from refnum.training import compare
 from refnum.training.policies import get_policy
 
@@ -210,8 +211,8 @@ def main() -> None:
     document |= {"ranks": RANKS, "torch": torch.__version__, "device": device, "date": time.strftime("%Y-%m-%d")}
     if device != "cpu":
         document |= {"device": torch.cuda.get_device_name(), "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
-        document |= {"gpus": smi(), "environment": environment()}
-    document.setdefault("commands", []).append(sys.argv)
+        document |= {"gpus": published(), "commit": revision(), "environment": environment()}
+    document.setdefault("commands", []).append(command_line())
     keep(given.out, document)
     line(f"{RANKS} ranks joined, {document['device']}", every=True)
     for name, run in sections(given, device).items():

@@ -1,4 +1,4 @@
-"""Every path of ours that a comment, a docstring or a page names exists."""
+"""Every path of ours that a comment, a docstring or a page names exists, and no record names one of a machine."""
 
 import re
 from pathlib import Path
@@ -20,6 +20,7 @@ INVENTIVE = {
 """Tests that make up files."""
 NAMED = re.compile(rf"(?<![\w/.$<>{{}}*-])((?:{'|'.join(TOPS)})/[\w./-]*\.(?:py|cuh?|cpp|hpp|md|toml|yml))(?![\w*])"
                    rf"|`((?:{'|'.join(TOPS)})/[\w./-]*)`")  # fmt: skip
+OF_A_MACHINE = re.compile(rb"(?<![\w.])(?:/root|/work|/tmp|/home|/opt|/mnt|/dev/shm)/|GPU-[0-9a-f]{8}")
 IN_GPU = re.compile(r"(?<![\w/.])((?:kernels|host|emulate|emulation|device|ops)/\w+\.(?:py|cuh?|cpp|hpp))")
 
 
@@ -62,3 +63,20 @@ def test_a_path_that_is_gone_is_found(name, text):
 
 def test_a_path_of_somebody_else_is_not_ours():
     assert missing("docs/a.md", "`kernels/my_kernel.py`, path/to/gpu/x.py, `refnum/formats.py`") == []
+
+
+def recorded(root):
+    """Yield the data and pages that are published from machines: results, vectors and certificates."""
+    for folder in ("docs/results", "vectors"):
+        yield from (path for path in sorted((root / folder).rglob("*")) if path.is_file())
+
+
+def test_no_record_names_a_folder_or_a_gpu_of_a_machine():
+    found = [path.name for path in recorded(ROOT) if OF_A_MACHINE.search(path.read_bytes())]
+    assert found == [] and len(list(recorded(ROOT))) > 100
+
+
+def test_a_folder_and_a_gpu_of_a_machine_are_found():
+    for text in (b'"CC": "/opt/gcc/bin/gcc"', b'["/tmp/x"]', b'"uuid": "GPU-af2e01be-eaf5-74a0"'):
+        assert OF_A_MACHINE.search(text)
+    assert not OF_A_MACHINE.search(b"docs/work/x, GPU-bound, 3/opt")

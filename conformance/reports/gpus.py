@@ -22,6 +22,11 @@ def smi(device: str | None = None) -> list[dict[str, str]]:
     return [dict(zip(QUERY, map(str.strip, line.split(",")), strict=False)) for line in text.splitlines() if line]
 
 
+def published() -> list[dict[str, str]]:
+    """Return what a published record says of each device: all that `smi` does but its UUID."""
+    return [{name: value for name, value in card.items() if name != "uuid"} for card in smi()]
+
+
 def chosen_gpus(text: str) -> list[dict[str, str]]:
     """Return the GPUs that an option `--gpus` names: `all`, or indices and UUIDs joined by commas, any more than once.
 

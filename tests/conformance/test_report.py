@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import refnum
 from refnum.conformance.cases.operation import select
 from refnum.conformance.commands.check.control_cases import control_cases
 from refnum.conformance.commands.check.run import Plan, run
+from refnum.conformance.reports import gpus
 from refnum.conformance.reports import report as reports
+from refnum.conformance.reports.environment import VARIABLES, command_line, environment
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import FileError
 
@@ -54,14 +57,21 @@ def test_a_report_says_who_where_with_what_and_how_much(tmp_path):
     assert footer["totals"]["compared"] == sum(row["compared"] for row in document["results"]) > 0
 
 
-def test_variables_that_look_like_ours_are_recorded_and_secrets_are_not(monkeypatch):
-    from refnum.conformance.reports.environment import variables
-
-    monkeypatch.setenv("CUPY_CACHE_DIR", "/x")
-    monkeypatch.setenv("REFNUM_API_TOKEN", "hush")
-    monkeypatch.setenv("UNRELATED", "1")
-    found = variables()
-    assert found["CUPY_CACHE_DIR"] == "/x" and "REFNUM_API_TOKEN" not in found and "UNRELATED" not in found
+def test_a_record_names_the_variables_that_matter_and_no_folder_or_gpu_of_the_machine(monkeypatch):
+    given = {"CXX": "/opt/tools/bin/g++", "CXXFLAGS": "-O1 -I/home/me/include", "OMP_NUM_THREADS": "1",
+             "CUDA_VISIBLE_DEVICES": "GPU-12345678", "CUPY_CACHE_DIR": "/home/me", "API_TOKEN": "hush"}  # fmt: skip
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert environment()["variables"] == {"CXX": "g++", "CXXFLAGS": "-O1 include", "OMP_NUM_THREADS": "1"}
+    script = Path(refnum.__file__).resolve().parents[1] / "benchmarks" / "convergence.py"
+    monkeypatch.setattr(
+        "sys.argv", [str(script), "/home/me/runs", "--out=/home/me/out", "docs/results", "--seeds", "5"]
+    )
+    assert command_line() == ["benchmarks/convergence.py", "runs", "--out=out", "docs/results", "--seeds", "5"]
+    monkeypatch.setattr(gpus, "smi", lambda: [{"uuid": "GPU-12345678", "name": "NVIDIA H200"}])
+    assert gpus.published() == [{"name": "NVIDIA H200"}]
 
 
 def result_of(document, outcome):
