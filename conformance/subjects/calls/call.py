@@ -183,18 +183,8 @@ def call_on(
             return _own_results(subject, case, called, inputs)
     except KeyboardInterrupt:
         raise
-    except CallTimeout as error:
-        return Called(outcome=Outcome.TIMEOUT, words=str(error))
-    except (UnsupportedError, NotImplementedError) as error:
-        words = str(error) or type(error).__name__
-        return Called(outcome=Outcome.UNSUPPORTED, words=words, declared=not inside or _declares(subject, case))
-    except Exception as error:
-        if _short_of_memory(error) and not (inside and _to_blame(subject, case)):
-            return Called(outcome=Outcome.UNSUPPORTED, words=f"{NO_ROOM}: {type(error).__name__}", no_room=True)
-        kind = Outcome.COMPILE_ERROR if type(error).__name__ in COMPILE_ERRORS else Outcome.FAULT
-        return Called(outcome=kind, words=f"{type(error).__name__}: {_first_line(error)}")
-    except BaseException as error:  # SystemExit above all: a kernel must not end the run that judges it
-        return Called(outcome=Outcome.FAULT, words=f"it raised {type(error).__name__}({_first_line(error)})")
+    except BaseException as error:
+        return _ended(subject, case, error, inside)
     finally:
         if os.getpid() != process:  # a process that the subject forked off came back here: it is not ours
             os._exit(1)
@@ -202,6 +192,21 @@ def call_on(
             default_float_mode()
         seterr(**errors)
         sys.setrecursionlimit(depth)
+
+
+def _ended(subject: Subject, case: Case, error: BaseException, inside: bool) -> Called:
+    """Return the call that an error ended. inside: whether the subject's own code raised it."""
+    if isinstance(error, CallTimeout):
+        return Called(outcome=Outcome.TIMEOUT, words=str(error))
+    if isinstance(error, UnsupportedError | NotImplementedError):
+        words = str(error) or type(error).__name__
+        return Called(outcome=Outcome.UNSUPPORTED, words=words, declared=not inside or _declares(subject, case))
+    if not isinstance(error, Exception):  # SystemExit above all: a kernel must not end the run that judges it
+        return Called(outcome=Outcome.FAULT, words=f"it raised {type(error).__name__}({_first_line(error)})")
+    if _short_of_memory(error) and not (inside and _to_blame(subject, case)):
+        return Called(outcome=Outcome.UNSUPPORTED, words=f"{NO_ROOM}: {type(error).__name__}", no_room=True)
+    kind = Outcome.COMPILE_ERROR if type(error).__name__ in COMPILE_ERRORS else Outcome.FAULT
+    return Called(outcome=kind, words=f"{type(error).__name__}: {_first_line(error)}")
 
 
 def _declares(subject: Subject, case: Case) -> bool:
