@@ -63,8 +63,8 @@ def entries_of(cell: Mapping[str, Any]) -> list[Any]:
 
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the page: who ran, the claimed cells, the matrix of peers and profiles, and who was skipped."""
-    parts = ["## Who ran", "", *_table(("peer", "arrays", "claims", "versions"), _subjects(found)), "",
-             "## Against the profile that each claims", "", *_table(
+    parts = ["## Peers", "", *_table(("peer", "arrays", "claims", "versions"), _subjects(found)), "",
+             "## Against the claimed profile", "", *_table(
                  ("peer", "operation", "profile", "verdict", "level", "differs", "known as", "first difference"),
                  (_claimed_row(cell) for cell in claimed(found["cells"])))]  # fmt: skip
     for operation in sorted({cell["operation"] for cell in found["cells"] if cell["profile"]}):

@@ -65,9 +65,9 @@ def vectors_page(document: Mapping[str, Any]) -> str:
     seen, unknown = sum(m["vectors"] > 0 for m in mutants), sum(m["vectors"] < 0 for m in mutants)
     return f"""# Frozen vectors and the mutants that only they kill
 
-Made by `refnum mutate vectors` from a run on {document["subject"]} in which every mutant was asked the frozen vectors
-of the operations that it can touch, at least until two had seen it. {seen} of {len(mutants)} mutants are seen by one or
-more; for {unknown} that is not known: nothing was asked of them, or not to the end. A vector that
-is not listed kills no mutant that another vector does not kill as well.
+Written by `refnum mutate vectors` from a run on {document["subject"]} in which every mutant was judged by the frozen
+vectors of the operations that it can affect, at least until two had detected it. {seen} of {len(mutants)} mutants are
+detected by one or more; for {unknown} the answer is not known, as no vector was asked, or not all. A vector that is not
+listed kills no mutant that another vector does not kill as well.
 
 {by_vector(document, places_of_vectors())}"""
