@@ -50,8 +50,12 @@ class Coverage:
         """Count a row that was answered or refused, by its levels alone."""
         self.cases += answered
         self.refused += not answered
+        factors, refused = self.factors, not answered
         for name, level in row.items():
-            self.factors.setdefault(name, {}).setdefault(level, [0, 0])[not answered] += 1
+            try:
+                factors[name][level][refused] += 1
+            except KeyError:  # an unexpected level: rare, and a row has some fifteen
+                factors.setdefault(name, {}).setdefault(level, [0, 0])[refused] += 1
 
     def never(self) -> list[str]:
         """Return the levels, in words, that were neither answered nor refused."""

@@ -1,11 +1,16 @@
 """Recipes: the same seed, the same cases; JSON and simplification that lose nothing and end."""
 
+import json
+
 import hypothesis
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from refnum import philox
+from refnum.conformance.cases import case as cases
+from refnum.conformance.cases.draw import Draw
 from refnum.conformance.cases.draw.bits import float_bits
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.recipes import (
@@ -17,7 +22,7 @@ from refnum.conformance.cases.recipes import (
     size,
 )
 from refnum.conformance.cases.recipes.distributions import distributions_for
-from refnum.conformance.cases.recipes.strategies import recipes
+from refnum.conformance.cases.recipes.strategies import drawn, recipes
 from refnum.errors import ArgumentError
 
 VARIANTS = [(name, params) for name, operation in OPERATIONS.items() for params in list(operation.variants())[:2]]
@@ -54,6 +59,25 @@ def test_recipes_are_reproducible_and_survive_json(name):
         assert again == recipe
         assert expand(again).digest() == expand(recipe).digest()
     assert sampled_recipes(name, "HOPPER", params, 7, 0) == []
+
+
+@pytest.mark.parametrize("name", ["quantize_mx", "mxfp4_columns", "unpermute", "matmul_fp8"])
+def test_what_is_drawn_does_not_depend_on_the_parameters(name):
+    """Hypothesis draws once for all variants; drawn for each by itself, every recipe is the same."""
+    operation = OPERATIONS[name]
+    for params in [*operation.variants()][-3:]:
+        for more in [{}, {"splits": [3, 0, 6]}] if operation.ragged else [{}]:
+            asked = sampled_recipes(name, "HOPPER", {**params, **more}, 3, 12)
+            alone = drawn(name, json.dumps(cases.plain({**params, **more})), 3, 12)
+            assert [recipe.to_json() for recipe in asked] == [recipe.to_json() for recipe in alone]
+
+
+def test_words_that_are_kept_are_those_of_philox_and_cannot_be_written():
+    for _ in range(2):
+        words = Draw(11, 2).words(3, 5)
+        assert np.array_equal(words.reshape(-1), philox.random_words(15, 11, stream=2))
+        with pytest.raises(ValueError):
+            words[0, 0] = 1
 
 
 def test_many_seeds_reach_every_distribution_and_ragged_splits():

@@ -1,10 +1,15 @@
 """Threads that are used again: each job finds a new thread's float mode and context, and a late one is left behind."""
 
+import ctypes
 import os
+import platform
+import struct
 import threading
 
 import numpy as np
+import pytest
 
+from refnum.conformance.subjects.calls.float_mode import default_float_mode, float_mode
 from refnum.conformance.subjects.calls.threads import in_a_thread
 
 
@@ -46,3 +51,16 @@ def test_a_forked_process_has_threads_of_its_own():
     if child == 0:
         os._exit(0 if in_a_thread(lambda: None)(5) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the bits of MXCSR")
+@pytest.mark.parametrize("bits", [0x2000, 0x4000, 0x6000, 0x8000, 0x0040], ids=["down", "up", "cut", "ftz", "daz"])
+def test_each_float_mode_shows_and_is_taken_back(bits):
+    library, environment, mode = ctypes.CDLL(None), ctypes.create_string_buffer(32), float_mode()
+    library.fegetenv(environment)
+    changed = struct.unpack_from("I", environment, 28)[0] | bits
+    struct.pack_into("I", environment, 28, changed)
+    library.fesetenv(environment)
+    seen = float_mode()
+    default_float_mode()
+    assert seen != mode and float_mode() == mode

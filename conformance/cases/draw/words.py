@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,16 @@ from refnum.arrays import empty
 from . import device
 
 Array = Any
+KEPT = 1 << 18
+"""Words of the largest draw that is kept: the variants of an operation are asked the same draws one after the other."""
+
+
+@functools.lru_cache(maxsize=256)
+def _kept(count: int, key: philox.Key) -> np.ndarray:
+    """Return words on the host, which cannot be written: the next draw under the same key gives them again."""
+    words = philox.random_words(count, key.seed, stream=key.stream, step=key.step)
+    words.flags.writeable = False
+    return words
 
 
 class Draw:
@@ -32,8 +43,10 @@ class Draw:
         """Uniform u32 of a shape."""
         if device.serves(self.like):
             return device.words(shape, self._take(1), self.like)
-        count = int(np.prod(shape, dtype=np.int64)) if shape else 1
-        drawn = philox.random_words(count, self.seed, stream=self.stream, step=self._take(1).step, like=self.like)
+        count, key = int(np.prod(shape, dtype=np.int64)) if shape else 1, self._take(1)
+        if self.like is None and count <= KEPT:
+            return _kept(count, key).reshape(shape)
+        drawn = philox.random_words(count, key.seed, stream=key.stream, step=key.step, like=self.like)
         return drawn.reshape(shape)
 
     def _take(self, steps: int) -> philox.Key:

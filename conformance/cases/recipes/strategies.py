@@ -55,7 +55,10 @@ def recipes(draw: st.DrawFn, operation: str, profile: str, params: Mapping[str, 
 
 @functools.lru_cache(maxsize=256)
 def drawn(operation: str, params: str, seed: int, examples: int) -> tuple[Recipe, ...]:
-    """Return the recipes that Hypothesis generates for a variant, its parameters as JSON, from a seed."""
+    """Return the recipes that Hypothesis generates for an operation from a seed.
+
+    params: as JSON, those on which a recipe depends: `splits`, where it is given.
+    """
     found: list[Recipe] = []
 
     @settings(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from .near_ties import near_ties
 from .ragged import drawn, row_map, splits
 from .special import planted
 
-PLAIN_LEVELS = {
+PLAIN_LEVELS: Mapping[str, tuple[Level, ...]] = {
     "storage": ("contiguous",), "address": (0,), "dtype": ("bfloat16", "int32", "uint8"), "sequence": ("tuple",),
     "splits": ("list", "None"), "profile": ("object",), "scalars": ("plain",), "out": (), "padding": ("zero",),
 }  # fmt: skip
@@ -75,12 +76,14 @@ def holds(row_map: np.ndarray | None, dtype: str) -> bool:
 
 def form_of(row: Mapping[str, Level]) -> dict[str, Level]:
     """Return the levels of a row that say how a call is made and are not plain."""
-    ends = {name: name.rpartition(".")[2] for name in row}
-    return {
-        name: level
-        for name, level in row.items()
-        if ends[name] in PLAIN_LEVELS and level not in PLAIN_LEVELS[ends[name]]
-    }
+    plain = ((name, level, _plain_levels(name)) for name, level in row.items())
+    return {name: level for name, level, levels in plain if levels is not None and level not in levels}
+
+
+@functools.cache
+def _plain_levels(name: str) -> Collection[Level] | None:
+    """Return the plain levels of a factor of form, None for any other factor."""
+    return PLAIN_LEVELS.get(name.rpartition(".")[2])
 
 
 def shape_of(row: Mapping[str, Level]) -> tuple[int, int]:

@@ -7,24 +7,31 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
+import struct
+import sys
+from typing import Any
 
-import numpy as np
-
-_LEFT = np.array([0x00800000, 0x00400000, 0x3F800000, 0xBF800000, 0x3F800000], np.uint32).view(np.float32)
-_FACTOR = np.array([0.5, 2.0, 1.0, 1.0, 1.0], np.float32)
-_ADDEND = np.array([0, 0, 2.0**-24, -(2.0**-24), 1.5 * 2.0**-24], np.float32)
+_LEFT = (sys.float_info.min, sys.float_info.min / 2, 1.0, -1.0, 1.0)
+_FACTOR = (0.5, 2.0, 1.0, 1.0, 1.0)
+_ADDEND = (0.0, 0.0, 2.0**-53, -(2.0**-53), 1.5 * 2.0**-53)
 
 
 def float_mode() -> bytes:
-    """Return bytes that differ when float32 arithmetic of this thread flushes or rounds in another way.
+    """Return bytes that differ when floating-point arithmetic of this thread flushes or rounds in another way.
 
-    The products show flushed results and operands, the sums the direction of rounding.
+    The products show flushed results and operands, the sums the direction of rounding. Python's own numbers are used: a
+    processor has one mode for them and for float32, and an array would take ten times as long.
     """
-    with np.errstate(all="ignore"):
-        return (_LEFT * _FACTOR + _ADDEND).tobytes()
+    return struct.pack("5d", *[a * b + c for a, b, c in zip(_LEFT, _FACTOR, _ADDEND, strict=True)])
+
+
+@functools.cache
+def _library() -> Any:
+    return ctypes.CDLL(None)
 
 
 def default_float_mode() -> None:
     """Set the thread's floating-point environment to the C library's default: to nearest, nothing flushed."""
     with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).fesetenv(ctypes.c_void_p(-1))  # FE_DFL_ENV
+        _library().fesetenv(ctypes.c_void_p(-1))  # FE_DFL_ENV
