@@ -15,7 +15,7 @@ check: $(VENV)/.base ## the main job: judge every kernel at hand against the gol
 	$(BIN)/refnum check
 
 test: $(VENV)/.dev ## all tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev ## style
 	$(BIN)/ruff check .

@@ -17,6 +17,8 @@ BYTECODE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "bytecode"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
 sys.dont_write_bytecode = False
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(BYTECODE.parents[1] / ".hypothesis"))
+"""Where Hypothesis keeps the constants of our modules: each process that draws would read them all, for a second."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -39,7 +41,20 @@ def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run the tests that take minutes")
 
 
+DEAREST = (
+    "gpu/test_emulated_launches", "gpu/test_compile", "docs/test_docs_commands", "conformance/test_structure_parts",
+    "conformance/test_structure", "gpu/test_columns_orders", "conformance/test_vanishing", "docs/test_docs_links",
+    "refnum/test_model_equals_oracle", "conformance/test_coverpoints", "gpu/test_traces", "vectors/test_verify",
+    "conformance/test_mutants_run", "conformance/test_fuzz_structure", "conformance/test_peers",
+    "gpu/test_rotated_codes", "conformance/test_shares", "conformance/test_fuzz_parts",
+    "conformance/test_product_levels", "conformance/test_plugin", "conformance/test_cli",
+)  # fmt: skip
+"""Files of twenty seconds of processor time and more: they start first, so that no process is left with one alone."""
+
+
 def pytest_collection_modifyitems(config, items):
+    first = {f"tests/{name}.py": place for place, name in enumerate(DEAREST)}
+    items.sort(key=lambda item: first.get(item.nodeid.partition("::")[0], len(first)))
     if config.getoption("--slow"):
         return
     for item in items:

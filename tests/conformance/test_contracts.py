@@ -244,7 +244,7 @@ def test_calls_outside_that_fail_are_given_up_after_three():
     assert row["outside"]["failed"] == 3 == calls.count(False) and row["faults"] == 0
 
 
-def test_a_domain_partly_outside_is_run_and_not_called_proved_and_verdict_and_badge_say_the_contract():
+def test_a_domain_partly_outside_is_run_and_not_called_proved_and_verdict_and_badge_say_the_contract(little_structure):
     def kernel(codes, dtype="float32"):
         return R.decode_e4m3(np.where(codes & 127 == 127, np.uint8(0), codes), dtype)
 

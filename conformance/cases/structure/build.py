@@ -253,11 +253,10 @@ def _counts(operation: str, row: Row, seed: int) -> list[int]:
 
 def _groups(counts: list[int], tall: int) -> np.ndarray:
     """Return the index of the column block of every row; blocks restart at every expert."""
-    parts, first = [np.zeros(0, np.int64)], 0
-    for count in counts:
-        parts.append(first + np.arange(count) // tall)
-        first += -(-count // tall)
-    return np.concatenate(parts)
+    rows = np.array(counts, np.int64)
+    blocks = -(-rows // tall)
+    own = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
+    return own // tall + np.repeat(np.cumsum(blocks) - blocks, rows)
 
 
 def _routed(
