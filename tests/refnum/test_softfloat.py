@@ -194,7 +194,7 @@ def test_square_roots() -> None:
     """Corners, subnormals, squares of few bits and their neighbours, and one number of each 4,099 of all patterns."""
     short = np.arange(1, 4096, dtype=np.uint32)
     squares = (short * short).astype(np.float64).astype(np.float32).view(np.uint32)
-    near = (squares[:, None] + np.array([-1, 0, 1, 1 << 23], np.uint32)).reshape(-1)
+    near = (squares[:, None] + np.array([0xFFFFFFFF, 0, 1, 1 << 23], np.uint32)).reshape(-1)
     a = np.concatenate([corners(), near, np.arange(0, 1 << 32, 4099, dtype=np.uint64).astype(np.uint32)])
     assert_equal(square_root(a), expect(lambda x, _: np.sqrt(x), a, a), a, a)
     assert square_root(a.view(np.uint32)[:6].reshape(2, 3)).shape == (2, 3)
