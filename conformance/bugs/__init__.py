@@ -286,6 +286,7 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "RADIX4_PHASES_SWAPPED": tuple((("*radix4",), logarithmic.other_choice("phase", one)) for one in ("even", "odd")),
     "RADIX4_ODD_IS_HALF": ((("*radix4",), logarithmic.odd_is_half),),
     "DGE_OTHER_EDGES": ((DGE, estimators.other_edges),),
+    "DGE_POWER_ROUNDED": ((DGE, estimators.power_rounded),),
     "DGE_WITHOUT_CAP": ((DGE, estimators.without_cap),),
     "DGE_INPUT_NARROWED": ((DGE, estimators.narrowed),),
     "DGE_EVEN_INTERVALS": ((DGE, estimators.even_intervals),),

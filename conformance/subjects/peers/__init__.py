@@ -31,6 +31,7 @@ PEERS = {
     "modelopt_mxfp4": LARGE,
     "fouroversix_mxfp4": CHECKOUT,
     "released_steps": CHECKOUT,
+    "ms_amp_dge": CHECKOUT,
     "tile_kernels_casts": GPU,
     "torch_formulas": FORMULAS,
     "nvidia_device": GPU,

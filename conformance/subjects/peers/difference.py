@@ -59,6 +59,7 @@ BUG_CLASSES: Mapping[str, str] = {
     "inf-tile-scale": "TILE_NONFINITE",
     "nan-tile-scale": "TILE_NONFINITE",
     "e2m1-nan-sign": "SPECIAL_INPUT_UNDEFINED",
+    "rounded-power": "DGE_POWER_ROUNDED",
     "square-later": "STEP_SQUARE_LATER",
     "moment-interpolated": "STEP_LERP",
     "rate-first": "STEP_RATE_FIRST",
