@@ -34,6 +34,7 @@ OPERATIONS = (
     Operation("q_ema", "tetrajet"),
     Operation("dge", "estimators"),
     Operation("occ", "estimators"),
+    Operation("stable_spam_apply", "optimisers"),
     Operation("fp8_to_mxfp4", "recast"),
     Operation("mxfp4_to_fp8", "recast"),
     Operation("mxfp4_to_fp8_columns", "columns"),

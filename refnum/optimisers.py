@@ -162,11 +162,6 @@ def _single(x: float) -> np.float32:
     return np.float32(x)
 
 
-def _averaged(old: Any, new: Any, beta: float) -> Any:
-    """fl(fl(beta old) + fl((1 - beta) new)), 1 - beta in float64."""
-    return old * _single(beta) + new * _single(1 - beta)
-
-
 def exact_norm(x: Array) -> np.float32:
     """Return the root of the exact sum of squares of float32 numbers, rounded once (N27.1). Raises DtypeError."""
     require_array("x", x)

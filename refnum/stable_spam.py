@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from .additions import add
 from .arguments import require_choice, require_integer
 from .arrays import Array
+from .division import divide
 from .errors import DtypeError
-from .optimisers import SpamState, _averaged, _below_one, _checked, _pair, _single, exact_norm
+from .optimisers import SpamState, _below_one, _checked, _pair, _single, exact_norm
 from .schedules import cosine_factor, rounded_power64
-from .updates import stable_spam_apply
+from .softfloat import INF, NAN, multiply
+from .square_roots import square_root
+from .updates import averaged, clipped, stable_spam_apply
 
 MODES = ("code", "paper")
 _ZERO = np.float32(0)
@@ -131,38 +136,52 @@ def stable_spam_factors(
     if steps is not None:
         scale = cosine_factor(total, require_integer("steps", steps, 1), falling=_below_one("least", least))
     beta1, gamma1 = rates.beta1 * scale, gamma1 * scale
-    with np.errstate(all="ignore"):
-        top = _given("largest", largest, lambda: np.abs(gradient).max() if gradient.size else 0)
-        peak = _scalar(_averaged(state.peak, top, theta))
-        limit = _scalar(peak / _single(1 - rounded_power64(theta, step)))
-        clipped = np.where(np.abs(gradient) > limit, gradient / top * limit, gradient) if norm is None else None
-        length = _given("norm", norm, lambda: exact_norm(clipped))
-        first = _scalar(_averaged(state.norm, length, gamma1))
-        second = _scalar(_averaged(state.square, length * length, gamma2))
-        below1, below2 = (_single(1 - rounded_power64(gamma, step)) for gamma in (gamma1, gamma2))
-        wanted = _scalar(first / below1 / (np.sqrt(second / below2) + _single(rates.eps)))
+    words = gradient.view(np.uint32)
+    top = _given("largest", largest, lambda: _largest(words))
+    peak = averaged(_word(state.peak), _word(theta), top, _word(1 - theta))
+    limit = divide(peak, _word(1 - rounded_power64(theta, step)))
+    length = _given("norm", norm, lambda: _word(exact_norm(clipped(words, limit, top).view(np.float32))))
+    first = averaged(_word(state.norm), _word(gamma1), length, _word(1 - gamma1))
+    second = averaged(_word(state.square), _word(gamma2), multiply(length, length), _word(1 - gamma2))
+    below1, below2 = (_word(1 - rounded_power64(gamma, step)) for gamma in (gamma1, gamma2))
+    spread = add(square_root(divide(second, below2)), _word(rates.eps))
+    wanted = divide(divide(first, below1), spread)
     reset = gap > 0 and total % gap == 0
     step = 1 if reset else step
     one, two = (1 - rounded_power64(beta, step) for beta in (beta1, rates.beta2))
     factors = StableSpamFactors(
-        _single(1 - rates.lr * rates.decay), limit, top, length, wanted, _single(beta1), _single(1 - beta1),
-        _single(rates.beta2), _single(1 - rates.beta2), _single(math.sqrt(two)), _single(rates.eps),
-        _single(rates.lr / one),
+        _single(1 - rates.lr * rates.decay), _number(limit), _number(top), _number(length), _number(wanted),
+        _single(beta1), _single(1 - beta1), _single(rates.beta2), _single(1 - rates.beta2), _single(math.sqrt(two)),
+        _single(rates.eps), _single(rates.lr / one),
     )  # fmt: skip
-    after = replace(state, step=step, total=total, peak=peak, norm=first, square=second)
+    after = replace(state, step=step, total=total, peak=_number(peak), norm=_number(first), square=_number(second))
     return factors, after, ("after" if mode == "code" else "before") if reset else ""
 
 
-def _given(name: str, value: Any, measured: Any) -> np.float32:
-    """Return a number that was measured elsewhere, or here; DtypeError unless it is one float32."""
+def _given(name: str, value: Any, measured: Callable[[], np.uint32]) -> np.uint32:
+    """Return the bits of a number that was measured elsewhere, or here; DtypeError unless it is one float32."""
     if value is None:
-        return _scalar(measured())
+        return measured()
     if getattr(value, "dtype", None) != np.float32 or getattr(value, "size", 0) != 1:
         raise DtypeError(f"{name} is a {type(value).__name__}; allowed is one float32, a scalar or an array of one")
-    return _scalar(value.reshape(()))
+    return _whole(value.reshape(()).view(np.uint32))
 
 
-def _scalar(x: Any) -> np.float32:
-    """A float32 number of NumPy or of a device as a scalar of NumPy; NaN is 0x7FC00000."""
-    found = np.float32(float(x))
-    return np.float32(math.nan) if np.isnan(found) else found
+def _largest(words: Array) -> np.uint32:
+    """The bits of the largest magnitude of float32 bits, 0 of none."""
+    return _whole((words & np.uint32(0x7FFFFFFF)).max()) if words.size else np.uint32(0)
+
+
+def _whole(bits: Any) -> np.uint32:
+    """float32 bits of NumPy or of a device as a scalar of NumPy; NaN is 0x7FC00000."""
+    found = np.uint32(int(bits))
+    return NAN if found & np.uint32(0x7FFFFFFF) > INF else found
+
+
+def _word(x: float | np.float32) -> np.uint32:
+    """The bits of a float64 scalar rounded once to float32."""
+    return np.float32(x).view(np.uint32)
+
+
+def _number(bits: Any) -> np.float32:
+    return np.float32(np.uint32(bits).view(np.float32))

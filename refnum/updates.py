@@ -1,14 +1,21 @@
-"""What a step of an optimiser does at each weight, its scalars known: Adam, SPAM, Stable-SPAM (N27.6, N27.7)."""
+"""What a step of an optimiser does at each weight, its scalars known: Adam, SPAM, Stable-SPAM (N27.6, N27.7).
+
+Every operation is one of float32 on bit patterns, in integers: CuPy's own float32 arithmetic flushes subnormal numbers.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from .additions import add, subtract
 from .arguments import require_flag
 from .arrays import Array, require_array
+from .division import divide
 from .errors import ArgumentError, DtypeError, ShapeError, shown
-from .softfloat import INF, NAN
+from .softfloat import INF, SIGN, multiply
+from .square_roots import square_root
 
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
 FORGETS = ("", "before", "after")
 FACTORS = {"adam_apply": 8, "spam_apply": 8, "stable_spam_apply": 12}
 """Operation -> how many scalars it takes."""
@@ -27,13 +34,8 @@ def adam_apply(gradient: Array, weight: Array, m: Array, v: Array, factors: Arra
     Raises:
         DtypeError, ShapeError.
     """
-    _require(8, gradient, weight, m, v, factors)
-    decay, beta1, rest1, beta2, rest2, root, eps, rate = (factors[place] for place in range(8))
-    with np.errstate(all="ignore"):
-        weight = weight * decay
-        m, v = m * beta1 + gradient * rest1, v * beta2 + gradient * gradient * rest2
-        weight = weight - rate * (m / (np.sqrt(v) / root + eps))
-    return plain(weight), plain(m), plain(v)
+    gradient, weight, m, v, *scalars = _bits(8, gradient, weight, m, v, factors)
+    return _floats(*_adam(gradient, weight, m, v, *scalars))
 
 
 def spam_apply(
@@ -61,21 +63,18 @@ def spam_apply(
     Raises:
         DtypeError, ShapeError, ArgumentError.
     """
-    _require(8, gradient, weight, m, v, factors)
+    gradient, weight, m, v, *scalars = _bits(8, gradient, weight, m, v, factors)
+    threshold, beta1, rest1, beta2, rest2, eps, rate, rest = scalars
     spikes, anew, decays = (require_flag(n, x) for n, x in (("clip", clip), ("reset", reset), ("decay", decay)))
-    threshold, beta1, rest1, beta2, rest2, eps, rate, rest = (factors[place] for place in range(8))
-    with np.errstate(all="ignore"):
-        if anew:
-            m, v = np.zeros_like(m), np.zeros_like(v)
-        if spikes:
-            limit = v * threshold
-            clipped = np.copysign(np.sqrt(limit), gradient)
-            gradient = np.where(gradient * gradient > limit, clipped, gradient)
-        m, v = m * beta1 + gradient * rest1, v * beta2 + gradient * gradient * rest2
-        weight = weight - rate * (m / (np.sqrt(v) + eps))
-        if decays:
-            weight = weight - rest * weight
-    return plain(weight), plain(m), plain(v)
+    if anew:
+        m, v = np.zeros_like(m), np.zeros_like(v)
+    if spikes:
+        limit = multiply(v, threshold)
+        root = square_root(limit) & _MAGNITUDE | gradient & SIGN
+        gradient = np.where(above(multiply(gradient, gradient), limit), root, gradient)
+    m, v = averaged(m, beta1, gradient, rest1), averaged(v, beta2, multiply(gradient, gradient), rest2)
+    weight = subtract(weight, multiply(rate, divide(m, add(square_root(v), eps))))
+    return _floats(subtract(weight, multiply(rest, weight)) if decays else weight, m, v)
 
 
 def stable_spam_apply(
@@ -94,25 +93,58 @@ def stable_spam_apply(
     Raises:
         DtypeError, ShapeError, ArgumentError.
     """
-    _require(12, gradient, weight, m, v, factors)
+    gradient, weight, m, v, *scalars = _bits(12, gradient, weight, m, v, factors)
     if not isinstance(forget, str) or forget not in FORGETS:
         raise ArgumentError(f"forget={shown(forget)} is not one of {', '.join(map(repr, FORGETS))}")
-    scalars = [factors[place] for place in range(12)]
-    decay, limit, largest, norm, wanted_norm, beta1, rest1, beta2, rest2, root, eps, rate = scalars
-    with np.errstate(all="ignore"):
-        if forget == "before":
-            m, v = np.zeros_like(m), np.zeros_like(v)
-        gradient = np.where(np.abs(gradient) > limit, gradient / largest * limit, gradient)
-        gradient = np.where(norm > 0, gradient / norm * wanted_norm, gradient)
-        m, v = m * beta1 + gradient * rest1, v * beta2 + gradient * gradient * rest2
-        weight = weight * decay - rate * (m / (np.sqrt(v) / root + eps))
+    decay, limit, largest, norm, wanted_norm, *rates = scalars
+    if forget == "before":
+        m, v = np.zeros_like(m), np.zeros_like(v)
+    gradient = clipped(gradient, limit, largest)
+    gradient = np.where(above(norm, np.uint32(0)), multiply(divide(gradient, norm), wanted_norm), gradient)
+    weight, m, v = _adam(gradient, weight, m, v, decay, *rates)
     if forget == "after":
         m, v = np.zeros_like(m), np.zeros_like(v)
-    return plain(weight), plain(m), plain(v)
+    return _floats(weight, m, v)
 
 
-def _require(count: int, gradient: Array, weight: Array, m: Array, v: Array, factors: Array) -> None:
-    """Raise unless all arrays are float32, of one shape, and the scalars as many as they should be."""
+def averaged(old: Array, beta: Array, new: Array, rest: Array) -> Array:
+    """Return fl(fl(beta old) + fl(rest new)), float32 bits in and out."""
+    return add(multiply(old, beta), multiply(new, rest))
+
+
+def clipped(gradient: Array, limit: Array, largest: Array) -> Array:
+    """Return a gradient whose magnitudes above a limit are divided by the largest and multiplied by the limit, bits."""
+    return np.where(above(gradient & _MAGNITUDE, limit), multiply(divide(gradient, largest), limit), gradient)
+
+
+def above(a: Array, b: Array) -> Array:
+    """Whether a > b, of float32 bits; NaN is above nothing, and nothing is above it."""
+    (x, i), (y, j) = ((one & _MAGNITUDE, _place(one)) for one in (a, b))
+    return (i > j) & (x <= INF) & (y <= INF)
+
+
+def _place(bits: Array) -> Array:
+    """A number i64 in the order of float32 numbers, the same for both zeros."""
+    magnitude = (bits & _MAGNITUDE).astype(np.int64)
+    return np.where(bits >= SIGN, -magnitude, magnitude)
+
+
+def _adam(
+    gradient: Array, weight: Array, m: Array, v: Array, decay: Array, beta1: Array, rest1: Array, beta2: Array,
+    rest2: Array, root: Array, eps: Array, rate: Array,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Clause N27.2 on bits."""
+    m, v = averaged(m, beta1, gradient, rest1), averaged(v, beta2, multiply(gradient, gradient), rest2)
+    step = multiply(rate, divide(m, add(divide(square_root(v), root), eps)))
+    return subtract(multiply(weight, decay), step), m, v
+
+
+def _floats(weight: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+    return weight.view(np.float32), m.view(np.float32), v.view(np.float32)
+
+
+def _bits(count: int, gradient: Array, weight: Array, m: Array, v: Array, factors: Array) -> list[Array]:
+    """Return the bits of the four arrays and of each scalar; raise unless all fit."""
     for name, array in (("gradient", gradient), ("weight", weight), ("m", m), ("v", v), ("factors", factors)):
         require_array(name, array)
         if array.dtype != np.float32:
@@ -120,9 +152,5 @@ def _require(count: int, gradient: Array, weight: Array, m: Array, v: Array, fac
         wanted = (count,) if name == "factors" else tuple(gradient.shape)
         if tuple(array.shape) != wanted:
             raise ShapeError(f"{name} has shape {tuple(array.shape)}; allowed is {wanted}")
-
-
-def plain(x: Array) -> Array:
-    """The same numbers with every NaN as 0x7FC00000."""
-    bits = x.view(np.uint32)
-    return np.where((bits & np.uint32(0x7FFFFFFF)) > INF, NAN, bits).view(np.float32)
+    scalars = factors.view(np.uint32)
+    return [*(array.view(np.uint32) for array in (gradient, weight, m, v)), *(scalars[place] for place in range(count))]

@@ -48,6 +48,21 @@ def even_intervals(case: Case, golden: Outputs) -> Outputs | None:
     return _as_float32(case, np.where(inside, np.ascontiguousarray(rest).view(np.uint32) | sign, bits))
 
 
+_EDGES = np.array([-6, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+
+
+def power_rounded(case: Case, golden: Outputs) -> Outputs | None:
+    """The released code's roundings: 1 / k - 1, the power and the quotient by k are float32 numbers."""
+    if case.params.get("compat") != "ms-amp":
+        return None
+    x, k = float32_bits(case.inputs["x"]).view(np.float32), np.float32(case.params["k"])
+    at = np.searchsorted(_EDGES[1:-1], x, side="right")
+    place = np.abs(np.float32(2) * (x - _EDGES[at]) / np.diff(_EDGES)[at] - np.float32(1))
+    power = (place.astype(np.float64) ** np.float64(np.float32(1) / k - np.float32(1))).astype(np.float32)
+    slope = np.minimum(power / k, np.float32(case.params["cap"]))
+    return {"values": np.where(x <= 6, slope, np.float32(0)).astype(golden["values"].dtype)}
+
+
 def slope_of_nan(case: Case, golden: Outputs) -> Outputs | None:
     """A NaN keeps its sign, or falls through the comparisons to the last interval."""
     if "compat" not in case.params:

@@ -16,14 +16,17 @@ ZERO = np.float32(0)
 
 @dataclass(frozen=True)
 class Step:
-    """A step in parts that a wrong rule exchanges: the average of a moment, what the first moment is divided by, and
-    which one it is."""
+    """A step in parts that a wrong rule exchanges: the averages of both moments, what the first moment is divided by
+    and which one it is, and how the weight moves."""
 
     average: Callable[[Array, np.float32, Array, np.float32], Array] = lambda old, beta, new, rest: (
         old * beta + new * rest
     )
     below: Callable[[Array, np.float32, np.float32], Array] = lambda v, root, eps: np.sqrt(v) / root + eps
+    first: Callable[[Array, np.float32, Array, np.float32], Array] | None = None
     divide: Callable[[Array, Array], Array] = lambda m, below: m / below
+    move: Callable[[Array, np.float32, Array, Array], Array] | None = None
+    square_later: bool = False
     old: bool = False
     decays: bool = True
     clamps: bool = False
@@ -34,6 +37,18 @@ class Step:
     decay_first: bool = False
     reset_after: bool = False
 
+    def moments(self, m: Array, v: Array, gradient: Array, rates: list[np.float32]) -> tuple[Array, Array]:
+        """Both moments after the gradient. rates: beta1, rest1, beta2, rest2."""
+        beta1, rest1, beta2, rest2 = rates
+        first = (self.first or self.average)(m, beta1, gradient, rest1)
+        if self.square_later:
+            return first, v * beta2 + rest2 * gradient * gradient
+        return first, self.average(v, beta2, gradient * gradient, rest2)
+
+    def moved(self, weight: Array, rate: np.float32, m: Array, below: Array) -> Array:
+        """The weight after the step."""
+        return self.move(weight, rate, m, below) if self.move else weight - rate * self.divide(m, below)
+
 
 def _out(weight: Array, m: Array, v: Array) -> Outputs:
     found = {"weight": weight, "m": m, "v": v}
@@ -41,12 +56,11 @@ def _out(weight: Array, m: Array, v: Array) -> Outputs:
 
 
 def _adam(case: Case, s: Step, gradient: Array, scalars: list[np.float32], forget: str = "") -> Outputs:
-    decay, beta1, rest1, beta2, rest2, root, eps, rate = scalars
+    decay, *rates, root, eps, rate = scalars
     m, v = (np.zeros_like(gradient) if forget == "before" else case.inputs[name] for name in ("m", "v"))
     weight: Array = case.inputs["weight"] * (decay if s.decays else np.float32(1))
-    first = s.average(m, beta1, gradient, rest1)
-    second = s.average(v, beta2, gradient * gradient, rest2)
-    weight = weight - rate * s.divide(m if s.old else first, s.below(second, root, eps))
+    first, second = s.moments(m, v, gradient, rates)
+    weight = s.moved(weight, rate, m if s.old else first, s.below(second, root, eps))
     return _out(weight, first * 0 if forget == "after" else first, second * 0 if forget == "after" else second)
 
 
@@ -59,10 +73,10 @@ def _spam(case: Case, s: Step, gradient: Array, scalars: list[np.float32]) -> Ou
         limit = (s.average(v, beta2, gradient * gradient, rest2) if s.by_new else v) * threshold
         root = np.sqrt(limit)
         gradient = np.where(gradient * gradient > limit, np.copysign(root, gradient) if s.signed else root, gradient)
-    first, second = s.average(m, beta1, gradient, rest1), s.average(v, beta2, gradient * gradient, rest2)
+    first, second = s.moments(m, v, gradient, [beta1, rest1, beta2, rest2])
     if p["decay"] and s.decay_first:
         weight = weight - rest * weight
-    weight = weight - rate * s.divide(m if s.old else first, s.below(second, np.float32(1), eps))
+    weight = s.moved(weight, rate, m if s.old else first, s.below(second, np.float32(1), eps))
     if p["decay"] and not s.decay_first:
         weight = weight - rest * weight
     late = p["reset"] and s.reset_after
@@ -93,6 +107,21 @@ def fused_average(old: Array, beta: np.float32, new: Array, rest: np.float32) ->
     return ((old * beta).astype(np.float64) + new.astype(np.float64) * np.float64(rest)).astype(np.float32)
 
 
+def interpolated(old: Array, beta: np.float32, new: Array, rest: np.float32) -> Array:
+    """An average as the old number and a part of the way to the new one."""
+    return old + rest * (new - old)
+
+
+def fused_move(weight: Array, rate: np.float32, m: Array, below: Array) -> Array:
+    """A weight whose step is not rounded before it is subtracted."""
+    return (weight.astype(np.float64) - np.float64(rate) * (m / below).astype(np.float64)).astype(np.float32)
+
+
+def rate_first(weight: Array, rate: np.float32, m: Array, below: Array) -> Array:
+    """A weight whose step multiplies the moment by the rate before it divides."""
+    return weight - rate * m / below
+
+
 def _without_subnormals(array: Array) -> Array:
     return np.where(np.abs(array) < np.float32(2.0**-126), np.copysign(ZERO, array), array)
 
@@ -114,6 +143,8 @@ fused = rule(Step(average=fused_average))
 eps_inside = rule(Step(below=lambda v, root, eps: np.sqrt(v + eps) / root))
 eps_corrected = rule(Step(below=lambda v, root, eps: (np.sqrt(v) + eps) / root))
 reciprocal = rule(Step(divide=lambda m, below: m * (np.float32(1) / below)))
+lerp, square_later = rule(Step(first=interpolated)), rule(Step(square_later=True))
+weight_fused, rate_before = rule(Step(move=fused_move)), rule(Step(move=rate_first))
 old_moment, decay_left_out = rule(Step(old=True)), rule(Step(decays=False))
 clamped, not_scaled = rule(Step(clamps=True)), rule(Step(scales=False))
 sign_lost, not_clipped, clip_by_new_v = rule(Step(signed=False)), rule(Step(clips=False)), rule(Step(by_new=True))

@@ -20,6 +20,7 @@ from .estimators import *
 from .hadamard import *
 from .logarithmic import *
 from .nvfp4 import *
+from .optimisers import *
 from .payload import *
 from .product import matmul_bf16 as matmul_bf16
 from .product import matmul_fp8 as matmul_fp8

@@ -58,7 +58,7 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "philox_bytes": (U64, U64, U64, U64, I64, POINTER),
     "dge": (I32, POINTER, I64, I32, U32, I32, I32, POINTER),
     "occ": (I32, POINTER, I64, I64, I32, I64, I64, POINTER, POINTER, POINTER),
-    "stable_spam": (*(POINTER,) * 5, I32, I64, POINTER, POINTER, POINTER),
+    "stable_spam_apply": (*(POINTER,) * 5, I32, I64, POINTER, POINTER, POINTER),
     "quantize_fp8_tiles": (I32, POINTER, I64, I64, I64, I32, POINTER, POINTER),
     "dequantize_fp8_tiles": (POINTER, POINTER, I64, I64, I64, I32, POINTER),
     "fp8_to_mxfp4": (POINTER, POINTER, I64, I64, I32, I32, POINTER, POINTER),

@@ -7,8 +7,8 @@ using namespace refnum;
 
 extern "C" {
 
-void refnum_stable_spam(const void* gradient, const void* weight, const void* m, const void* v, const void* factors,
-                        int forget, int64_t n, uint8_t* out, uint8_t* out_m, uint8_t* out_v) {
+void refnum_stable_spam_apply(const void* gradient, const void* weight, const void* m, const void* v,
+                              const void* factors, int forget, int64_t n, uint8_t* out, uint8_t* out_m, uint8_t* out_v) {
     SpamFactors by;
     std::memcpy(&by, factors, sizeof by);
     for (int64_t i = 0; i < n; ++i) {

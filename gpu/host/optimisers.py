@@ -12,4 +12,4 @@ __all__ = ["stable_spam_apply"]
 @twin(optimisers.stable_spam_apply)
 def stable_spam_apply(call: HostCall, given: Step[Array]) -> None:
     """Step weight by weight."""
-    call.run("stable_spam", *given.arrays, given.factors, given.forget, given.arrays[0].size, *call.arrays)
+    call.run("stable_spam_apply", *given.arrays, given.factors, given.forget, given.arrays[0].size, *call.arrays)

@@ -44,8 +44,9 @@ REFNUM_HD uint32_t averaged(uint32_t old, uint32_t beta, uint32_t next, uint32_t
 
 REFNUM_HD SpamWeight stable_spam_weight(uint32_t gradient, SpamWeight old, const SpamFactors& by, int forget) {
     const uint32_t magnitude = gradient & FLOAT_MAGNITUDE;
-    // NaN is above nothing, and nothing is above it
-    if (magnitude <= FLOAT_INF && magnitude > by.limit && by.limit <= FLOAT_INF) {
+    // as signed numbers a negative limit is below every magnitude; -0 is no less than 0, and NaN is in no order
+    const int32_t limit = by.limit == FLOAT_SIGN ? 0 : (int32_t)by.limit;
+    if (magnitude <= FLOAT_INF && (int32_t)magnitude > limit && (by.limit & FLOAT_MAGNITUDE) <= FLOAT_INF) {
         gradient = multiply_floats(divide_floats(gradient, by.largest), by.limit);
     }
     if (by.norm - 1 < FLOAT_INF) gradient = multiply_floats(divide_floats(gradient, by.norm), by.wanted);

@@ -40,6 +40,7 @@ from .estimators import *
 from .hadamard import *
 from .logarithmic import *
 from .nvfp4 import *
+from .optimisers import *
 from .payload import *
 from .payload_permute import *
 from .payload_sum import *

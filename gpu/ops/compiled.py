@@ -38,7 +38,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
     "permute_sum": ("unpermute",),
     "column_places": (),  # runs by splits on the device alone, which no judged call has
-    "stable_spam": (),  # a step of an optimiser, which no judged operation is
+    "stable_spam": ("stable_spam_apply",),
     "encode_elements": ("encode_e2m1", "encode_e4m3", "encode_e8m0"),
 }
 """Kernel file -> the operations that run it, where they are not the one of its name."""

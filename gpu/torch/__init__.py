@@ -23,7 +23,6 @@ from refnum.errors import UnsupportedError
 
 from .. import ops
 from ..operations import LAUNCHED
-from ..ops import optimisers
 from . import shapes as shapes
 from .shapes import Wanted
 
@@ -133,6 +132,10 @@ OPERATORS: dict[str, Operator] = {
         'Tensor x, int[] alpha=[99, 100], str axis="tensor"', shapes.occ, returns=3, words=(("alpha", tuple),),
         differentiable=True,
     ),
+    "stable_spam_apply": Operator(
+        'Tensor gradient, Tensor weight, Tensor m, Tensor v, Tensor factors, str forget=""', shapes.stable_spam_apply,
+        returns=3,
+    ),
     "fp8_to_mxfp4": Operator(
         'Tensor codes, Tensor scales, str profile="HOPPER", *, str layout_in="bytes", str layout_out="bytes"',
         shapes.fp8_to_mxfp4,
@@ -186,14 +189,6 @@ OPERATORS: dict[str, Operator] = {
     "encode_e8m0": Operator('Tensor x, str rounding="up", bool saturate=False', shapes.encode, returns=1),
 }  # fmt: skip
 """Name of a launcher -> its operator; `gpu.operations` says which there must be."""
-STEPS: dict[str, Operator] = {
-    "stable_spam_apply": Operator(
-        'Tensor gradient, Tensor weight, Tensor m, Tensor v, Tensor factors, str forget=""',
-        shapes.stable_spam_apply,
-        returns=3,
-    ),
-}
-"""Name of a launcher of `gpu.ops.optimisers` -> its operator."""
 
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 
@@ -213,14 +208,14 @@ def _bound(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _register(name: str, operator: Operator, launchers: Any = ops) -> Callable[..., Any]:
+def _register(name: str, operator: Operator) -> Callable[..., Any]:
     """Register one operator for CUDA tensors and for fake ones, and return it."""
     qualified = f"{NAMESPACE}::{name}"
     results = ", ".join(["Tensor"] * operator.returns)
     schema = f"{name}({operator.arguments}) -> " + (f"({results})" if operator.returns > 1 else results)
     # not torch.library.custom_op: its wrapper costs a call 10 us of host time, this way 2 us
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
-    launcher, words = getattr(launchers, name), dict(operator.words)
+    launcher, words = getattr(ops, name), dict(operator.words)
     found = getattr(torch.ops.refnum, name).default._schema.arguments
     defaults = {argument.name: argument.default_value for argument in found if argument.kwarg_only}
 
@@ -257,7 +252,6 @@ def _no_gradient(name: str) -> Callable[..., Any]:
 
 REGISTERED = {name: _register(name, OPERATORS[name]) for name in LAUNCHED}
 """Name of a launcher -> `torch.ops.refnum.<name>.default`."""
-stable_spam_apply = _register("stable_spam_apply", STEPS["stable_spam_apply"], optimisers)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -39,10 +39,19 @@ def test_every_entry_names_a_peer_an_operation_and_a_clause():
     names = {torch_peer.base_name(name) for name in SUBJECTS} | set(SUBJECTS)
     assert {entry.subject for entry in own} <= names
     for entry in own:
-        assert entry.operation in OPERATIONS and entry.clause in ("N1", "N2", "N3", "N4", "N5", "N6", "N7", "N21"), (
-            entry
-        )
-        assert entry.of in ("x", "amax", "codes", "scales", "quotient", "byte", "zero_block", "minus_zero")
+        assert entry.operation in OPERATIONS and entry.clause in (
+            "N1",
+            "N2",
+            "N3",
+            "N4",
+            "N5",
+            "N6",
+            "N7",
+            "N21",
+            "N25",
+            "N27",
+        ), entry
+        assert entry.of in ("x", "amax", "codes", "scales", "quotient", "byte", "zero_block", "minus_zero", "gradient")
         assert all(low <= high for low, high in entry.where)
         assert entry.words and entry.note.replace("-", "").isalnum()
 

@@ -64,6 +64,10 @@ def make(name: str) -> dict[str, Any]:
         "q_ema": {"w": bf16(rng, M, K), "ema": floats(rng, M, K), "rule": "exact"},
         "dge": {"x": floats(rng, 2, 3, 70), "target": "float32"},
         "occ": {"x": bf16(rng, M, K), "alpha": (9, 10), "axis": "channel"},
+        "stable_spam_apply": {
+            **{name: floats(rng, M, K) for name in ("gradient", "weight", "m")}, "v": np.abs(floats(rng, M, K)),
+            "factors": rng.random(12).astype(np.float32), "forget": "before",
+        },
         "fp8_to_mxfp4": fp8,
         "mxfp4_to_fp8": {**mxfp4, "scale": "amax"},
         "mxfp4_to_fp8_columns": {**mxfp4, "splits": SPLITS},

@@ -32,6 +32,7 @@ TWINS = (
     "quantize_mxfp4", "dequantize_mxfp4", "quantize_fp8_tiles", "dequantize_fp8_tiles", "fp8_to_mxfp4",
     "quantize_nvfp4", "dequantize_nvfp4", "hadamard16", "hadamard_quantize_nvfp4",
     "luq", "dequantize_luq", "radix4", "dequantize_radix4", "quantize_tetrajet", "q_ema", "dge", "occ",
+    "stable_spam_apply",
     "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns",
     "swiglu_quantize", "swiglu_backward",
     "pack_payload", "unpack_payload", "quantize_payload", "fp8_to_payload", "permute_pad", "permute_unpack",

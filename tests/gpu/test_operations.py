@@ -63,12 +63,7 @@ def test_every_list_of_names_is_the_table() -> None:
     assert {*host.__all__} == {"available", "describe", *NAMES}
     told = {subject["name"]: set(subject["operations"]) for subject in subjects.subjects()}
     assert told == {"host": {*NAMES}, "emulated": {*LAUNCHED}, "gpu": {*LAUNCHED}}
-    assert {info.name for info in pkgutil.iter_modules(interface.__path__)} == {
-        "call",
-        "product",
-        "optimisers",
-        *FAMILIES,
-    }
+    assert {info.name for info in pkgutil.iter_modules(interface.__path__)} == {"call", "product", *FAMILIES}
 
 
 def test_torch_has_an_operator_for_every_launcher() -> None:

@@ -87,10 +87,13 @@ def anything(dice: np.random.Generator, size: int) -> list[np.ndarray[Any, Any]]
 
 
 def equal(function: Any, size: int) -> None:
-    """Compare a function with the model, on runs, and on any bits under the factors of a run."""
+    """Compare a function with the model, on runs, and on any bits under the factors of a run and under odd limits."""
     for given, _, _ in steps(4, size, **STABLE):
         chosen = anything(np.random.default_rng(size), size)
-        for arguments in (given, (*chosen, given[4], "before"), (*chosen, given[4], "after")):
+        limits = [np.array([1, limit, *given[4][2:]], np.float32) for limit in (-0.0, -3, np.nan, np.inf)]
+        for arguments in (
+            given, (*chosen, given[4], "before"), (*chosen, given[4], "after"), *((*chosen, one, "") for one in limits),
+        ):  # fmt: skip
             wanted, found = refnum.stable_spam_apply(*arguments), function(*arguments)
             assert [bits(x) for x in found] == [bits(x) for x in wanted]
 

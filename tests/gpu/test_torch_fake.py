@@ -80,6 +80,8 @@ CASES = [
     ("occ", {"x": zeros(6, 40, dtype=BF16)}),
     ("occ", {"x": zeros(6, 40, dtype=np.float32), "alpha": (9, 10), "axis": "token"}),
     ("occ", {"x": zeros(6, 40, dtype=np.float32), "axis": "channel"}),
+    ("stable_spam_apply", {**{name: zeros(3, 5, dtype=np.float32) for name in ("gradient", "weight", "m", "v")},
+                           "factors": zeros(12, dtype=np.float32), "forget": "after"}),
     ("fp8_to_mxfp4", {"codes": zeros(7, 160), "scales": zeros(7, 2), "profile": "OCP"}),
     ("mxfp4_to_fp8", {"packed": zeros(7, 80), "scales": zeros(7, 5), "scale": "amax"}),
     ("mxfp4_to_fp8_columns", {"packed": zeros(192, 80), "scales": zeros(192, 5)}),

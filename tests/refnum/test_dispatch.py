@@ -2,7 +2,8 @@
 
 `DeviceArray` stands in for a CuPy array on a machine without a GPU: it refuses to become a NumPy array, and knows
 only functions and methods that CuPy has. np.repeat and np.tile are not among them, because CuPy takes a launch for each
-item of the axis. That CuPy itself gives the same bits is shown on a GPU by test_cupy.py.
+item of the axis. It refuses every operation on float32 numbers, for CuPy compiles its kernels with subnormal numbers
+flushed to zero: the model works on their bits. That CuPy itself gives the same bits is shown on a GPU by test_cupy.py.
 """
 
 import numpy as np
@@ -29,6 +30,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         assert method == "__call__", f"{ufunc.__name__}.{method} is not relied on"
+        assert not any(getattr(x, "dtype", None) == np.float32 for x in inputs), f"{ufunc.__name__} of float32"
         if out is not None:
             kwargs["out"] = tuple(map(unwrap, out))
         return wrap(getattr(ufunc, method)(*map(owned, inputs), **kwargs))
@@ -95,6 +97,7 @@ PACKED, SCALES = R.quantize_mxfp4(SPECIAL)
 CODES, TILES = R.quantize_fp8_tiles(SPECIAL)
 BF16 = SPECIAL.astype(R.arrays.BFLOAT16)
 PROB = np.linspace(0, 1, 6, dtype=np.float32)
+FACTORS = np.linspace(0.1, 2, 12, dtype=np.float32)
 WORDS = [R.philox.random_bits(X.shape, bits, seed=3, stream=bits) for bits in (24, 23)]
 
 CALLS = {
@@ -163,7 +166,12 @@ CALLS = {
     "dequantize_int4": (R.dequantize_int4, (CODES & 15, *(a for a in R.int4_affine(SPECIAL, 32)[1:])), {}),
     **{f"llm_fp4 {e}": (R.llm_fp4, (SPECIAL, PROB + 1, e), {}) for e in (1, 2)},
     **{f"llm_qat {s} {w}": (R.llm_qat, (SPECIAL, 4, s, w), {}) for s in (True, False) for w in (True, False)},
-    "stable_spam_apply": (R.stable_spam_apply, (SPECIAL,) * 4 + (np.linspace(0.1, 2, 12, dtype=np.float32),), {}),
+    "adam_apply": (R.adam_apply, (SPECIAL,) * 4 + (FACTORS[:8],), {}),
+    **{f"spam_apply {f}": (R.spam_apply, (SPECIAL,) * 4 + (FACTORS[:8], f, f, f), {}) for f in (False, True)},
+    **{
+        f"stable_spam_apply {f}".strip(): (R.stable_spam_apply, (SPECIAL,) * 4 + (FACTORS, f), {})
+        for f in ("", "before", "after")
+    },
     "hindsight_amax": (R.hindsight_amax, (PROB, PROB[::-1].copy()), {}),
     "smp_average": (R.smp_average, (SPECIAL,), {}),
     "grad_scale": (R.grad_scale, (np.exp2(np.arange(6, dtype=np.float32)), PROB, PROB + 1), {}),
@@ -222,9 +230,18 @@ def test_same_lines_on_a_device_array(name):
         assert left.dtype == right.dtype and np.array_equal(left.host.view(np.uint8), right.view(np.uint8))
 
 
+@pytest.mark.parametrize("gradient", [SPECIAL, SPECIAL[4:] * np.float32(0.3), SPECIAL[:0]])
+def test_scalars_of_a_step_of_stable_spam_on_a_device_array(gradient):
+    states = [R.StableSpamState.start(x) for x in (DeviceArray(gradient), gradient)]
+    got, want = (R.stable_spam_factors(s, x) for s, x in zip(states, (DeviceArray(gradient), gradient), strict=True))
+    assert got[0].array.tobytes() == want[0].array.tobytes() and got[2] == want[2]
+
+
 def test_the_stand_in_refuses_the_host():
     x = DeviceArray(np.ones(3))
     with pytest.raises(TypeError, match="implicit copy"):
         np.asarray(x)
     with pytest.raises(AssertionError, match="host array met"):
         x + np.ones(3)
+    with pytest.raises(AssertionError, match="multiply of float32"):
+        DeviceArray(PROB) * np.float32(2)

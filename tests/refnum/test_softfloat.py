@@ -12,6 +12,7 @@ from refnum import additions, oracle, softfloat
 from refnum.environment import flushes_subnormals
 from refnum.errors import DtypeError
 from refnum.oracle import values as oracle_values
+from refnum.square_roots import square_root
 
 MAGNITUDE = np.uint32(0x7FFFFFFF)
 OPERATIONS = {
@@ -187,3 +188,15 @@ def test_one_number_is_as_good_as_an_array(name):
     for bits in (0, 1 << 31, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000, 0xFFFFFFFF, 0x7F7FFFFF, 0xFF7F8000):
         with np.errstate(all="raise"):
             assert operation(np.uint32(bits)) == operation(np.array([bits], np.uint32))[0]
+
+
+def test_square_roots() -> None:
+    """Corners, subnormals, squares of few bits and their neighbours, and one number of each 4,099 of all patterns."""
+    short = np.arange(1, 4096, dtype=np.uint32)
+    squares = (short * short).astype(np.float64).astype(np.float32).view(np.uint32)
+    near = (squares[:, None] + np.array([0xFFFFFFFF, 0, 1, 1 << 23], np.uint32)).reshape(-1)
+    a = np.concatenate([corners(), near, np.arange(0, 1 << 32, 4099, dtype=np.uint64).astype(np.uint32)])
+    assert_equal(square_root(a), expect(lambda x, _: np.sqrt(x), a, a), a, a)
+    assert square_root(a.view(np.uint32)[:6].reshape(2, 3)).shape == (2, 3)
+    with pytest.raises(DtypeError):
+        square_root(a.view(np.float32))

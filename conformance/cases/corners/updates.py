@@ -31,7 +31,7 @@ def step(shape: tuple[int, int], seed: int = 0) -> dict[str, np.ndarray]:
     return {**found, "v": positive(found["v"])}
 
 
-def _kinds() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+def kinds() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Each two of the four arrays hold all pairs of numbers; the other two hold ordinary ones."""
     signed = np.concatenate([KINDS, KINDS | np.uint32(1 << 31)])
     grid = np.meshgrid(signed, signed, indexing="ij")
@@ -45,7 +45,7 @@ def _kinds() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
 
 def _corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     rows = range(len(TABLES[operation]))
-    for (label, arrays), row in itertools.product(_kinds(), rows):
+    for (label, arrays), row in itertools.product(kinds(), rows):
         yield f"{label} of every kind, scalars {row}", {**arrays, "factors": factors(operation, row)}
     for number, shape in enumerate(SHAPES):
         yield f"shape {shape[0]}x{shape[1]}", {**step(shape, 5), "factors": factors(operation, number)}

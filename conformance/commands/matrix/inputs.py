@@ -17,6 +17,8 @@ import numpy as np
 from refnum.arrays import float32_bits
 from refnum.formats import get_format
 
+from ...cases.corners import updates
+from ...cases.draw.factors import factors
 from ...cases.levels import classify
 from ...subjects.peers import survey
 
@@ -30,7 +32,8 @@ class Rows:
     inputs: name -> array whose first axis is the row. classes: letter index of each row (N17).
 
     keys: what a `Difference` speaks of -> its unsigned pattern for each row: `x`, `amax`, `codes`, `scales`,
-    `zero_block`, the scale byte of a tile that has a block of zeros, else 0, or `minus_zero`, 1 where a row has a -0.
+    `zero_block`, the scale byte of a tile that has a block of zeros, else 0, `minus_zero`, 1 where a row has a -0, or
+    `gradient`.
     """
 
     inputs: Mapping[str, np.ndarray]
@@ -53,7 +56,7 @@ def select(given: Rows, rows: np.ndarray) -> Rows:
     return Rows(chosen(given.inputs, rows), given.classes[rows], keys)
 
 
-SHARED = ("tensor_amax",)
+SHARED = ("tensor_amax", "factors")
 """Inputs and outputs that all rows of a call have in common."""
 
 
@@ -199,6 +202,15 @@ def _tiles() -> Rows:
     return Rows({"codes": codes, "scales": bytes_}, np.where(bad, 5, 0).astype(np.uint8), keys)
 
 
+def _steps(operation: str) -> Rows:
+    """Weights of an optimiser's step: ordinary numbers, then pairs of every kind; the scalars of an early step."""
+    parts = [updates.step((4096, 1)), *(arrays for _, arrays in updates.kinds())]
+    made = {name: np.concatenate([part[name].reshape(-1, 1) for part in parts]) for name in updates.NAMES}
+    bits = {name: array.view(np.uint32)[:, 0] for name, array in made.items()}
+    largest = np.max([one & np.uint32(_BITS - 1) for one in bits.values()], axis=0)
+    return Rows({**made, "factors": factors(operation, 0)}, classify(largest), {"gradient": bits["gradient"]})
+
+
 _MAKERS: Mapping[str, Callable[[Mapping[str, Any]], Rows]] = {
     "quantize_mxfp4": lambda p: _floats(32, p["input"]),
     "quantize_mx": lambda p: _floats(32, p["input"]),
@@ -211,6 +223,10 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, Any]], Rows]] = {
     "encode_e2m1": lambda p: _casts(p["input"]),
     "encode_e4m3": lambda p: _casts(p["input"]),
     "encode_e8m0": lambda p: _casts(p["input"]),
+    "dge": lambda p: _casts(p["input"]),
+    "adam_apply": lambda p: _steps("adam_apply"),
+    "spam_apply": lambda p: _steps("spam_apply"),
+    "stable_spam_apply": lambda p: _steps("stable_spam_apply"),
     "decode_e2m1": lambda p: _codes(16),
     "decode_e4m3": lambda p: _codes(256),
     "decode_e8m0": lambda p: _codes(256),

@@ -166,7 +166,8 @@ def _as_record(cell: Cell, first: Mapping[str, Any]) -> dict[str, Any]:
 
 def answer(subject: Subject, operation: str, profile: str, params: Mapping[str, Any], given: Rows) -> Answer:
     """Call a peer on all rows that its contract holds; where it refuses, on each kind of input by itself."""
-    inside = rows_inside(Case(operation, profile, params, given.inputs), subject.inputs)
+    of_rows = {name: array for name, array in given.inputs.items() if name not in inputs.SHARED}
+    inside = rows_inside(Case(operation, profile, params, of_rows), subject.inputs)
     if inside.all():
         return _answer(subject, operation, profile, params, given)
     words = f"{contract_words(subject.inputs)} holds {int(inside.sum()):,} of {given.count:,} rows"

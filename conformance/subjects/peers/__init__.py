@@ -30,6 +30,8 @@ PEERS = {
     "compressed_tensors_mxfp4": LARGE,
     "modelopt_mxfp4": LARGE,
     "fouroversix_mxfp4": CHECKOUT,
+    "released_steps": CHECKOUT,
+    "ms_amp_dge": CHECKOUT,
     "tile_kernels_casts": GPU,
     "torch_formulas": FORMULAS,
     "nvidia_device": GPU,

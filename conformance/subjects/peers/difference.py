@@ -59,6 +59,11 @@ BUG_CLASSES: Mapping[str, str] = {
     "inf-tile-scale": "TILE_NONFINITE",
     "nan-tile-scale": "TILE_NONFINITE",
     "e2m1-nan-sign": "SPECIAL_INPUT_UNDEFINED",
+    "rounded-power": "DGE_POWER_ROUNDED",
+    "square-later": "STEP_SQUARE_LATER",
+    "moment-interpolated": "STEP_LERP",
+    "rate-first": "STEP_RATE_FIRST",
+    "weight-fused": "STEP_WEIGHT_FUSED",
 }
 """Note of a difference -> its bug class in `vectors/notes.json`; the other notes are matters of policy."""
 
@@ -73,7 +78,8 @@ class Difference:
     where: inclusive ranges of float32 bit patterns, of the element (`of="x"`, casts), of the block's amax magnitude
     (`of="amax"`, quantisers) or of any element divided by the golden scale (`of="quotient"`, quantisers); or of the
     golden scale byte (`of="byte"`, quantisers), the code (`of="codes"`, decoders), the scale byte (`of="scales"`), or
-    that of a tile with a block of zeros (`of="zero_block"`), or 1 for a row with a -0 (`of="minus_zero"`).
+    that of a tile with a block of zeros (`of="zero_block"`), or 1 for a row with a -0 (`of="minus_zero"`); or of the
+    gradient (`of="gradient"`, steps of optimisers).
     example: the smallest such pattern; golden, peer: what each gives there (the scale byte for `amax`, unless
     `output` says `codes`: then both give the same scale and other codes). A peer value of None means it refuses.
     exact: False when only the place is known and not every pattern there differs (it depends on a maths library).

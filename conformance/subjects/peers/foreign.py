@@ -8,6 +8,7 @@ one of its files, as they are written there. Nothing is downloaded, nothing is c
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import importlib
 import importlib.metadata
@@ -110,6 +111,34 @@ def _defines(node: ast.stmt) -> list[str]:
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def loop(path: Path, function: str, over: str, given: Sequence[str]) -> Any:
+    """Return the code of a function's loop over a name, without its assignments to names that the caller gives.
+
+    Raises UnsupportedError when the file no longer has the loop.
+    """
+    for node in (one for one in ast.walk(_tree(path)) if isinstance(one, ast.FunctionDef) and one.name == function):
+        for each in (one for one in ast.walk(node) if isinstance(one, ast.For) and over in _names(one.target)):
+            kept = _Without(given).visit(copy.deepcopy(each))
+            return compile(ast.fix_missing_locations(ast.Module([kept], [])), str(path), "exec")
+    raise UnsupportedError(f"{path.name} no longer has a loop over {over} in {function}")
+
+
+def _names(target: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+class _Without(ast.NodeTransformer):
+    def __init__(self, given: Sequence[str]) -> None:
+        self.given = set(given)
+
+    def _kept(self, node: Any) -> Any:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = [one for one in targets if not isinstance(one, ast.Subscript)]
+        return ast.Pass() if names and set().union(*map(_names, names)) <= self.given else node
+
+    visit_Assign = visit_AugAssign = visit_AnnAssign = _kept
 
 
 def version(distribution: str, absent: str = "checkout") -> str:

@@ -10,7 +10,8 @@ import numpy as np
 from ...cases.corners.estimators import BOUNDS, TINY
 from ..draft import INF, LARGEST, NAN, SIGN, SNAN, Draft, bfloat16, both_signs, float16, float32, plain
 
-SLOPE = ("DGE_EVEN_INTERVALS", "DGE_INPUT_NARROWED", "DGE_NAN", "DGE_OTHER_EDGES", "DGE_WITHOUT_CAP", "FTZ_SILENT")
+SLOPE = ("DGE_EVEN_INTERVALS", "DGE_INPUT_NARROWED", "DGE_NAN", "DGE_OTHER_EDGES", "DGE_POWER_ROUNDED",
+         "DGE_WITHOUT_CAP", "FTZ_SILENT")  # fmt: skip
 CLAMP = ("OCC_BY_MAGNITUDE", "OCC_INDEX_IN_FLOAT64", "OCC_OTHER_AXIS", "OCC_RESIDUAL_LEFT_OUT", "OCC_UPPER_ALONE")
 HALVES = np.linspace(-6, 6, 20).astype(np.float32).view(np.uint32)
 """The numbers of the released code's own test, before they are rounded to bfloat16."""

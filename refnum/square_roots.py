@@ -1,0 +1,31 @@
+"""float32 square roots on bit patterns: each root is rounded once, to nearest even, and integers decide (clause N0)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .arrays import Array
+from .division import normalised
+from .softfloat import INF, NAN, SIGN, _by_chunks, _round
+
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
+
+
+def square_root(a: Array) -> Array:
+    """Return the bits of the root of a, u32 bit patterns: NaN (0x7FC00000) below zero, and -0 of -0. DtypeError."""
+    return _by_chunks(_square_root, a)
+
+
+def _square_root(a: Array) -> Array:
+    significand, exponent = normalised(a & _MAGNITUDE)
+    odd = exponent & np.int32(1)
+    square = significand << (odd + np.int32(28)).astype(np.uint64)  # 52 or 53 bits and an even exponent
+    # a float64 root is a candidate, at most one above or below the whole number of 26 or 27 bits that is sought
+    root = np.sqrt(square.astype(np.float64)).astype(np.uint64)
+    root = root - (root * root > square).astype(np.uint64)
+    above = root + np.uint64(1)
+    root = np.where(above * above <= square, above, root)
+    word = (root << np.uint64(1)) | (root * root != square).astype(np.uint64)
+    found = _round(word, ((exponent - odd) >> np.int32(1)) - np.int32(90))
+    found = np.where((a & _MAGNITUDE == np.uint32(0)) | (a == INF), a, found)
+    return np.where((a > INF) & (a != SIGN), NAN, found)
