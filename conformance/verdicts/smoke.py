@@ -22,8 +22,8 @@ def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, not
     Returns whether it was called: not where it supports none of the cases.
 
     An adapter is off when the call raises, or gives another count of results, other shapes or other dtypes. Wrong bytes
-    are judged as those of any call, since the first call of a process may be the only wrong one. cases: the smallest that
-    the subject supports is called. note: told the number of a case before the call.
+    are judged as those of any call, since the first call of a process may be the only wrong one. cases: the smallest
+    that the subject supports is called. note: told the number of a case before the call.
     """
     for number in sorted(range(len(cases)), key=lambda number: cases[number].elements):
         case = cases[number]

@@ -294,6 +294,7 @@ def _cast(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> dic
 def _cast_shape(form: str, count: int) -> tuple[int, ...]:
     shapes: dict[str, tuple[int, ...]] = {
         "vector": (count,), "row": (1, count), "column": (count, 1), "matrix": (3, -(-count // 3)),
-        "cube": (2, 3, -(-count // 6)), "four axes": (3, 2, 1, -(-count // 6)), "scalar": (),
+        "cube": (2, 3, -(-count // 6)), "tall cube": (9, 2, -(-count // 18)),
+        "four axes": (3, 2, 1, -(-count // 6)), "scalar": (),
     }  # fmt: skip
     return shapes[form]

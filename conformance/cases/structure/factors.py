@@ -82,7 +82,7 @@ COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127,
           513, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8193, 16385, 32769, 65535, 65536,
           65537, 99999, 131073, 262147)  # fmt: skip
 """Elements of a scalar cast in one axis."""
-CAST_SHAPES = ("vector", "row", "column", "matrix", "cube", "four axes", "scalar")
+CAST_SHAPES = ("vector", "row", "column", "matrix", "cube", "tall cube", "four axes", "scalar")
 
 STORAGES = ("contiguous", "row gap", "odd rows", "element gap", "transposed", "reversed rows", "reversed columns",
             "every other row", "broadcast rows", "broadcast columns", "read-only")  # fmt: skip
