@@ -20,7 +20,7 @@ INVENTIVE = {
 """Tests that make up files."""
 NAMED = re.compile(rf"(?<![\w/.$<>{{}}*-])((?:{'|'.join(TOPS)})/[\w./-]*\.(?:py|cuh?|cpp|hpp|md|toml|yml))(?![\w*])"
                    rf"|`((?:{'|'.join(TOPS)})/[\w./-]*)`")  # fmt: skip
-OF_A_MACHINE = re.compile(rb"(?<![\w.])(?:/root|/work|/tmp|/home|/opt|/mnt|/dev/shm)/|GPU-[0-9a-f]{8}")
+OF_A_MACHINE = re.compile(rb"(?<![\w.])(?:/root|/tmp|/home|/opt|/mnt|/dev/shm)/|GPU-[0-9a-f]{8}")
 IN_GPU = re.compile(r"(?<![\w/.])((?:kernels|host|emulate|emulation|device|ops)/\w+\.(?:py|cuh?|cpp|hpp))")
 
 
