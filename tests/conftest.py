@@ -47,7 +47,7 @@ DEAREST = (
     "refnum/test_model_equals_oracle", "conformance/test_coverpoints", "gpu/test_traces", "vectors/test_verify",
     "conformance/test_mutants_run", "conformance/test_fuzz_structure", "conformance/test_peers",
     "gpu/test_rotated_codes", "conformance/test_shares", "conformance/test_fuzz_parts",
-    "conformance/test_product_levels", "conformance/test_plugin", "conformance/test_cli",
+    "conformance/test_product_levels", "conformance/test_plugin",
 )  # fmt: skip
 """Files of twenty seconds of processor time and more: they start first, so that no process is left with one alone."""
 
