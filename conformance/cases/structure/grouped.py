@@ -55,6 +55,8 @@ def rows(operation: str, params: Mapping[str, Any], amount: str) -> list[Row]:
 
     found = singles(table, fits, base)
     if amount in ("full", "exhaustive"):
+        many = {**base, "experts": EXPERTS[-1], "rows before it": 0}
+        found += [{**many, "empty experts": empty} for empty in EMPTY]
         found += pairs(_table(operation, order, paired=True), fits, base) + _drawn(operation, table)
     return found[:2] if amount == "smoke" else found
 
@@ -62,7 +64,7 @@ def rows(operation: str, params: Mapping[str, Any], amount: str) -> list[Row]:
 def _table(operation: str, order: str, paired: bool) -> Table:
     """Return the factors of products of experts: all levels, or those of which every pair is asked."""
     table: dict[str, tuple[Level, ...]] = {
-        "experts": EXPERTS, "rows of an expert": LENGTHS, "rows before it": BEFORE, "empty experts": EMPTY,
+        "experts": EXPERTS[:-1] if paired else EXPERTS, "rows of an expert": LENGTHS, "rows before it": BEFORE, "empty experts": EMPTY,
         "columns": PAIRED_TERMS if paired else TERMS, "splits": SPLITS,
         **({} if paired else {"columns of the product": WIDE}),
     }  # fmt: skip
