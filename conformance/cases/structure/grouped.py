@@ -25,6 +25,7 @@ LENGTHS = (33, 1, 31, 32, 64, 65, 127, 128, 129)
 """Rows of the longest expert."""
 BEFORE = (3, 0, 1, 2, 31, 32, 33, 64, 128)
 """Rows of the experts before it: where it begins."""
+PAIRED_LENGTHS, PAIRED_BEFORE = (33, 1, 32, 65, 128), (3, 0, 1, 32, 128)
 EMPTY = (*PAIRED_EMPTY, "all")
 """Which experts have no row."""
 TERMS = (33, 1, 16, 17, 31, 32, 64, 65, 127, 128, 129, 160, 257)
@@ -64,10 +65,14 @@ def rows(operation: str, params: Mapping[str, Any], amount: str) -> list[Row]:
 def _table(operation: str, order: str, paired: bool) -> Table:
     """Return the factors of products of experts: all levels, or those of which every pair is asked."""
     table: dict[str, tuple[Level, ...]] = {
-        "experts": EXPERTS[:-1] if paired else EXPERTS, "rows of an expert": LENGTHS, "rows before it": BEFORE, "empty experts": EMPTY,
-        "columns": PAIRED_TERMS if paired else TERMS, "splits": SPLITS,
+        "experts": EXPERTS[:-1] if paired else EXPERTS,
+        "rows of an expert": PAIRED_LENGTHS if paired else LENGTHS,
+        "rows before it": PAIRED_BEFORE if paired else BEFORE,
+        "empty experts": EMPTY,
+        "columns": PAIRED_TERMS if paired else TERMS,
+        "splits": SPLITS,
         **({} if paired else {"columns of the product": WIDE}),
-    }  # fmt: skip
+    }
     if OPERATIONS[operation].main == "values":
         return table
     kinds = tuple(kind or "none" for kind in scale_kinds(order)[::-1])
