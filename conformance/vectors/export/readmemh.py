@@ -63,7 +63,7 @@ def _group(vectors: list[Vector]) -> dict[str, str]:
         fields, places = _fields(vector), {}
         for name in names:
             array = fields.get(name, np.zeros(0, np.uint8))
-            matrix = array.reshape(1, -1) if array.ndim < 2 else array
+            matrix = array.reshape(1, -1) if array.ndim < 2 else array.reshape(-1, array.shape[-1])
             if name in fields:
                 facts.setdefault(name, {"dtype": array.dtype.name, "bits": 8 * array.dtype.itemsize})
                 lines[name] += [f"// {vector.id}", *_rows(matrix)]
