@@ -117,8 +117,10 @@ def readmemh(path):
 
 
 @pytest.mark.parametrize(
-    "operation,profile", [("mxfp4_to_fp8_columns", "HOPPER"), ("quantize_mxfp4", "OCP"), ("swiglu_quantize", "HOPPER")]
-)
+    "operation,profile",
+    [("mxfp4_to_fp8_columns", "HOPPER"), ("quantize_mxfp4", "OCP"), ("swiglu_quantize", "HOPPER"),
+     ("matmul_fp8", "HOPPER")],
+)  # fmt: skip
 def test_readmemh_memories_hold_the_vectors(tmp_path, operation, profile):
     export_vectors("readmemh", tmp_path / "m", operation, profile)
     vectors = {v.id: v for v in load_vectors(operation, profile) if v.tensor is None}
