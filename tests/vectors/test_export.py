@@ -145,7 +145,7 @@ def test_readmemh_memories_hold_the_vectors(tmp_path, operation, profile):
                     right = array.view(f"u{array.dtype.itemsize}").reshape(-1).tolist()
                     assert memories[name][first : first + rows * columns] == right
                 elif field == "splits":
-                    assert memories[name][first : first + columns] == (entry["params"]["splits"] or [])
+                    assert memories[name][first : first + columns] == (entry["params"].get("splits") or [])
     assert seen == len(vectors) > 20
 
 

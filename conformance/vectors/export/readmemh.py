@@ -1,9 +1,9 @@
 """$readmemh files for SystemVerilog: one memory a field, and an index that says where each vector lies.
 
 A folder `<operation>/<profile>/<params>` holds `<side>_<field>.hex`, words of the element's own width, vectors
-one after the other, each row of an array on one line (of three axes, the rows of all matrices); `index.hex`, 32-bit words, for every vector
-and for every field in the order of index.json the triple (first word, rows, columns); and `index.json`, which
-documents it.
+one after the other, each row of an array on one line (of three axes, the rows of all matrices); `index.hex`, 32-bit
+words, for every vector and for every field in the order of index.json the triple (first word, rows, columns); and
+`index.json`, which documents it.
 """
 
 from __future__ import annotations
