@@ -40,7 +40,9 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -
             beside = legal_beside(*key, experts)
             legal[experts] = beside, engine.golden(beside)
         beside, golden = legal[experts]
-        for subject in subjects if golden is not None else ():
+        if golden is None:
+            continue
+        for subject in subjects:
             engine.book.note(subject.name, engine.number)
             if _judge(engine, subject, case):
                 engine.one(subject, beside, golden)

@@ -141,8 +141,9 @@ def _experts() -> Iterator[Draft]:
             else np.stack([scales_of_kind(_bytes(wide, number + 2 * expert), one) for expert in range(3)])
             for name, one in given.items()
         }
-        asked = _draft(a, b.reshape(3, wide, k), f"three experts, scales: {kind or 'none'}", order=order, **scales)
-        yield replace(asked, params={**asked.params, "splits": list(splits)})
+        asked = _draft(a, b.reshape(3, wide, k), f"three experts, scales: {kind or 'none'}", order=order)
+        inputs, params = {**asked.inputs, **scales}, {**asked.params, "splits": list(splits)}
+        yield replace(asked, inputs=inputs, params=params)
 
 
 def _experts_bf16() -> Iterator[Draft]:
