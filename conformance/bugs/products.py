@@ -20,6 +20,7 @@ from refnum.tensor_core import INSTRUCTIONS, tensor_core_step
 from refnum.tiles import TILE
 
 from ..cases.case import Case
+from ..cases.crop import experts_of, of_experts
 from .tools import INF, MAGNITUDE, Outputs, Rule, changed
 
 FACTS = INSTRUCTIONS["wgmma_fp8"]
@@ -92,6 +93,22 @@ def _side(case: Case, name: str) -> _Side:
     return _Side(codes, np.where(np.isfinite(values), values, 0), np.maximum(field, 1) - fmt.bias, 1 - fmt.bias)
 
 
+def each_expert(rule: Rule) -> Rule:
+    """Return a rule that is applied to the product of every expert that has rows (N19.8)."""
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        if not of_experts(case):
+            return rule(case, golden)
+        values, applied = golden["values"].copy(), False
+        for rows, one in experts_of(case):
+            found = rule(one, {"values": golden["values"][rows]})
+            if found is not None:
+                values[rows], applied = found["values"].view(values.dtype), True
+        return {"values": values} if applied else None
+
+    return wrong
+
+
 Take = Callable[["_Side", "_Side", np.ndarray], np.ndarray]
 """The float32 bits of the sums [M, N] after one more step, from those before it."""
 
@@ -112,7 +129,7 @@ def stepped(step: Step | Fused) -> Rule:
 
         return _finished(case, golden, functools.reduce(softfloat.add, _part_sums(case, take)))
 
-    return wrong
+    return each_expert(wrong)
 
 
 def _right(case: Case, a: _Side, b: _Side, bits: np.ndarray) -> np.ndarray:
@@ -169,6 +186,7 @@ def _narrowed(case: Case, golden: Outputs, bits: np.ndarray) -> Outputs:
     return {"values": np.where(nan, np.uint32(0x7FFFFFFF), bits).view(golden["values"].dtype)}
 
 
+@each_expert
 def zero_kept_its_sign(case: Case, golden: Outputs) -> Outputs | None:
     """Multiply a whole sum by the product of its scales and add no +0: an exact zero keeps its sign."""
     scales = _scales(case)
@@ -190,7 +208,7 @@ def with_scales(relaid: Relaid, names: tuple[str, ...] = ("a_scales", "b_scales"
         changes = {name: np.ascontiguousarray(relaid(scales)) for name, scales in by_block.items()}
         return changed(case, **changes) if changes else None
 
-    return wrong
+    return each_expert(wrong)
 
 
 def turned(scales: np.ndarray) -> np.ndarray:
@@ -226,7 +244,7 @@ def parts_raced(twice: bool) -> Rule:
             return None
         return _finished(case, golden, functools.reduce(softfloat.add, [*sums, sums[-1]] if twice else sums[-1:]))
 
-    return wrong
+    return each_expert(wrong)
 
 
 def in_order(order: str) -> Rule:
@@ -236,4 +254,4 @@ def in_order(order: str) -> Rule:
         by_block = any(scales.size > 1 and scales.shape[1] > 1 for name, scales in case.inputs.items() if "_" in name)
         return None if by_block or case.params["order"] == order else changed(case, order=order)
 
-    return wrong
+    return each_expert(wrong)

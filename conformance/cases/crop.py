@@ -5,6 +5,10 @@ Everything here keeps a case legal: scale arrays, splits and row-wise vectors fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from refnum.arrays import TILE, contiguous, unpack_nibbles
@@ -18,6 +22,31 @@ WHOLE = frozenset({"tensor_amax", "alpha", "maxval", "factors"})
 """Inputs that belong to the whole tensor, which no cut touches."""
 ELEMENTS = ("x", "gate", "up", "grad", "rbits", "r_under", "r_log", "codes", "packed", "a", "b", "w", "ema",
             "gradient", "weight", "m", "v")  # fmt: skip
+
+
+def of_experts(case: Case) -> bool:
+    """Whether a case is a product of experts (N19.8): `b` and its scales have one more axis."""
+    return OPERATIONS[case.operation].grouped and case.params.get("splits") is not None
+
+
+def experts_of(case: Case) -> Iterator[tuple[slice, Case]]:
+    """Yield the rows and the product of each expert that has rows; of a case without experts all rows and the case."""
+    if not of_experts(case):
+        yield slice(0, shape(case)[0]), case
+        return
+    params, first = {name: value for name, value in case.params.items() if name != "splits"}, 0
+    for expert, count in enumerate(splits_of(case, 0)):
+        rows = slice(first, first + count)
+        inputs = {name: array[rows if name[0] == "a" else expert] if name in ("a", "b") or array.size > 1 else array
+                  for name, array in case.inputs.items()}  # fmt: skip
+        first += count
+        if count:
+            yield rows, replace(case, params=params, inputs=inputs, recipe=None)
+
+
+def expert_at(case: Case, row: int) -> tuple[Case, int]:
+    """Return the product of the expert whose row of the result this is, and its row of it; others as they are."""
+    return next((one, row - rows.start) for rows, one in experts_of(case) if rows.start <= row < rows.stop)
 
 
 def croppable(case: Case) -> bool:
@@ -60,7 +89,7 @@ def row_unit(case: Case) -> int:
 def by_block(case: Case) -> bool:
     """Whether a product's scales belong to blocks of K."""
     scales = [case.inputs[name] for name in ("a_scales", "b_scales") if name in case.inputs]
-    return any(one.size > 1 and one.shape[1] > 1 for one in scales)
+    return any(one.size > 1 and one.shape[-1] > 1 for one in scales)
 
 
 def take_others(case: Case, start: int, stop: int) -> Case:
@@ -70,22 +99,44 @@ def take_others(case: Case, start: int, stop: int) -> Case:
 
 def take_terms(case: Case, terms: np.ndarray) -> Case:
     """Return a product with these terms of K only; no operand has scales by block."""
-    return case.with_inputs({name: contiguous(case.inputs[name][:, terms]) for name in ("a", "b")})
+    return case.with_inputs({name: contiguous(case.inputs[name][..., terms]) for name in ("a", "b")})
 
 
 def _product_cut(case: Case, rows: slice, columns: slice, others: slice | None = None) -> Case:
-    """Return a product of some rows of `a` and of `b` and some terms of K; whole blocks of scales go with them."""
-    others = others or slice(0, len(case.inputs["b"]))
-    inputs = {"a": case.inputs["a"][rows, columns], "b": case.inputs["b"][others, columns]}
+    """Return a product of some rows of `a` and of `b` and some terms of K; whole blocks of scales go with them.
+
+    Experts that lose all of their rows go too.
+    """
+    params, kept = _experts_cut(case, rows)
+    others = others or slice(0, case.inputs["b"].shape[-2])
+    inputs = {"a": case.inputs["a"][rows, columns], "b": case.inputs["b"][kept][..., others, columns]}
     for name, lines in (("a_scales", rows), ("b_scales", others)):
         if name in case.inputs and case.inputs[name].size > 1:
-            scales = case.inputs[name]
-            tall = 1 if len(scales) == len(case.inputs[name[0]]) else TILE
-            scales = scales[lines.start // tall : -(-lines.stop // tall)]
-            if scales.shape[1] > 1:
-                scales = scales[:, columns.start // TILE : -(-columns.stop // TILE)]
+            scales = case.inputs[name] if name[0] == "a" else case.inputs[name][kept]
+            tall = 1 if scales.shape[-2] == case.inputs[name[0]].shape[-2] else TILE
+            scales = scales[..., lines.start // tall : -(-lines.stop // tall), :]
+            if scales.shape[-1] > 1:
+                scales = scales[..., columns.start // TILE : -(-columns.stop // TILE)]
             inputs[name] = scales
-    return case.with_inputs({name: contiguous(array) for name, array in inputs.items()})
+    return case.with_inputs({name: contiguous(array) for name, array in inputs.items()}, params)
+
+
+def _experts_cut(case: Case, rows: slice) -> tuple[dict[str, list[int]], Any]:
+    """Return the splits of some rows of a product, and what cuts its experts out of the first axis of `b`."""
+    if not of_experts(case):
+        return {}, ...
+    counts = splits_of(case, 0)
+    left = _cut(counts, rows.start, rows.stop)
+    kept = [expert for expert, count in enumerate(counts) if left[expert] or not count]
+    return {"splits": [left[expert] for expert in kept]}, kept
+
+
+def take_experts(case: Case, kept: list[int]) -> Case:
+    """Return a product of experts without some that have no rows."""
+    counts = splits_of(case, 0)
+    inputs = {name: contiguous(array[kept]) for name, array in case.inputs.items()
+              if name == "b" or (name == "b_scales" and array.size > 1)}  # fmt: skip
+    return case.with_inputs(inputs, {"splits": [counts[expert] for expert in kept]})
 
 
 def take_rows(case: Case, start: int, stop: int) -> Case:
@@ -109,11 +160,16 @@ def take_rows(case: Case, start: int, stop: int) -> Case:
 
 
 def _cut_splits(splits: list[int], start: int, stop: int) -> list[int]:
+    return [count for count in _cut(splits, start, stop) if count] or [0]
+
+
+def _cut(splits: list[int], start: int, stop: int) -> list[int]:
+    """Return how many rows of each expert lie in start..stop."""
     kept, first = [], 0
     for count in splits:
         kept.append(max(0, min(stop, first + count) - max(start, first)))
         first += count
-    return [count for count in kept if count] or [0]
+    return kept
 
 
 def take_columns(case: Case, start: int, stop: int) -> Case:

@@ -113,7 +113,8 @@ class Operation:
     scalar: whether each result depends on one element alone, so that there are no blocks.
     unit: the number that columns are a multiple of, where they need be no whole blocks.
     ragged: whether rows belong to experts (`splits`), at whose borders blocks restart; even_rows: whether an expert has
-    an even number of rows. routed: whether `splits` count the rows that a map routes, not those of the inputs.
+    an even number of rows. grouped: whether it also takes `splits`, with another operand of each expert (N19.8).
+    routed: whether `splits` count the rows that a map routes, not those of the inputs.
     wide_first: whether the first input is bfloat16 or float32 without a parameter that says which.
     moves_only: whether bytes are moved and no number is computed.
     joins: the operation whose codes and scales it gives, joined to payload rows (N12).
@@ -143,6 +144,7 @@ class Operation:
     scalar: bool = False
     unit: int = 0
     ragged: bool = False
+    grouped: bool = False
     even_rows: bool = False
     routed: bool = False
     wide_first: bool = False

@@ -204,10 +204,11 @@ _TABLE = (
               {"order": ("promote128", "chain", "split2"), "out": FLOAT_OUTPUTS, "a_format": ("E4M3", "E5M2"),
                "b_format": ("E4M3", "E5M2")},
               optional=("a_scales", "b_scales"), reads=Blocks("@a_format", 128), rounds_to=TILE, bounded=True, dear=16,
-              proof="model-on-cupy-product"),
+              grouped=True, proof="model-on-cupy-product"),
     Operation("matmul_bf16", "N19", "product", ("a", "b"), _VALUES,
               {"order": ("chain", "promote128", "split2"), "out": FLOAT_OUTPUTS}, kinds={"a": "values", "b": "values"},
-              reads=Blocks("BF16", 128), rounds_to=TILE, bounded=True, dear=16, proof="model-on-cupy-product"),
+              reads=Blocks("BF16", 128), rounds_to=TILE, bounded=True, dear=16, grouped=True,
+              proof="model-on-cupy-product"),
 )  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _TABLE}

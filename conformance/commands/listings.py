@@ -42,13 +42,13 @@ def _operation(one: Operation) -> dict[str, Any]:
         "params": {name: list(choices) for name, choices in one.params.items() if name != "input"},
         "dtypes": list(one.params.get("input", ())),
         "profile": one.profiled,
-        "splits": one.ragged,
+        "splits": one.ragged or one.grouped,
     }
 
 
 def _operation_row(one: Operation) -> list[str]:
     params = [f"{name}={_choices(choices)}" for name, choices in _operation(one)["params"].items()]
-    told = [*params, *(["splits"] if one.ragged else []), *(["profile"] if one.profiled else [])]
+    told = [*params, *(["splits"] if _operation(one)["splits"] else []), *(["profile"] if one.profiled else [])]
     inputs = [*one.inputs, *(f"{name}?" for name in one.optional)]
     return [
         one.name, one.clause, ", ".join(inputs), ", ".join(output.name for output in one.outputs),

@@ -83,6 +83,9 @@ def rule_steps(case: Case, where: tuple[int, ...] | None) -> list[dict[str, str]
     """Return the golden model's own explanation of an input element, step by step; empty where it has none."""
     if where is None or case.operation not in EXPLAINED:
         return []
+    if crop.of_experts(case):
+        case, row = crop.expert_at(case, where[0])
+        where = row, *where[1:]
     try:
         return [
             {"name": step.name, "text": step.text, "clause": step.clause}

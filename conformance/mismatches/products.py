@@ -81,7 +81,8 @@ def product_page(case: Case, page: dict[str, Any], ask: Ask) -> dict[str, Any]:
     terms = INSTRUCTIONS[PRODUCTS[case.operation]].terms
     at, values = _parting(case, row, column, terms, ask)
     try:
-        steps, _ = product_steps(case.operation, {**case.params, **case.inputs}, row, column, at)
+        one, row = crop.expert_at(case, row)
+        steps, _ = product_steps(case.operation, {**one.params, **one.inputs}, row, column, at)
     except (RefnumError, AssertionError) as error:  # a page without its steps is better than no page
         return {**page, "parts": f"no steps: {error}"}
     lines = [{"name": step.name, "text": step.text, "clause": step.clause} for step in steps]
@@ -140,5 +141,5 @@ def _up_to(case: Case, stop: int) -> Case:
     inputs = {}
     for name in ("a", "b"):
         inputs[name] = np.array(case.inputs[name])
-        inputs[name][:, stop:] = 0
+        inputs[name][..., stop:] = 0
     return dataclasses.replace(case, inputs={**case.inputs, **inputs}, recipe=None)

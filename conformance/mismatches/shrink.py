@@ -126,8 +126,20 @@ class Others(Shrinker):
     def propose(self, search: Search) -> Iterator[Case]:
         """Yield row ranges of half, a quarter, ... of the rows of `b`."""
         if "b" in search.best.inputs:
-            rows = lambda: len(search.best.inputs["b"])  # noqa: E731
+            rows = lambda: search.best.inputs["b"].shape[-2]  # noqa: E731
             yield from _halves(search, rows, lambda a, b: crop.take_others(search.best, a, b), 1)
+
+
+class Experts(Shrinker):
+    """Drop experts of a product that have no rows, one at a time from the last."""
+
+    def propose(self, search: Search) -> Iterator[Case]:
+        """Yield products without one of the experts."""
+        if crop.of_experts(search.best):
+            empty = [expert for expert, count in enumerate(search.best.params["splits"]) if not count]
+            for expert in reversed(empty):
+                count = len(search.best.params["splits"])
+                yield crop.take_experts(search.best, [*range(expert), *range(expert + 1, count)])
 
 
 class Terms(Shrinker):
@@ -153,7 +165,8 @@ class Terms(Shrinker):
 
 def _used(case: Case) -> np.ndarray:
     """Return which terms of a product have a code that is not +0 in both operands."""
-    return np.asarray((case.inputs["a"] != 0).any(axis=0) & (case.inputs["b"] != 0).any(axis=0))
+    used = [(array != 0).reshape(-1, array.shape[-1]).any(axis=0) for array in (case.inputs["a"], case.inputs["b"])]
+    return np.asarray(used[0] & used[1])
 
 
 class Blocks(Shrinker):
@@ -278,7 +291,7 @@ def _masks(width: int) -> Iterator[int]:
 
 
 SHRINKERS: tuple[Shrinker, ...] = (
-    Recipe(), Rows(), Others(), Blocks(), Lanes(), Terms(), Scales(), Centre(), Bits(),
+    Recipe(), Rows(), Experts(), Others(), Blocks(), Lanes(), Terms(), Scales(), Centre(), Bits(),
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import refnum
 from refnum import softfloat
 
 from ..cases.case import Case
+from ..cases.crop import experts_of
 
 FIRST = 64
 """Results that are looked at before all others: most wrong answers show there."""
@@ -32,6 +33,14 @@ def beyond_bounds(case: Case, observed: np.ndarray, where: np.ndarray) -> np.nda
     Returns:
         bool [M, N].
     """
+    beyond = where.copy()
+    for rows, one in experts_of(case):
+        beyond[rows] = _beyond(one, observed[rows], where[rows])
+    return beyond
+
+
+def _beyond(case: Case, observed: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """Return `beyond_bounds` of one expert's product."""
     if not where.any():
         return where
     formats = {name: case.params.get(name, "BF16") for name in ("a_format", "b_format")}

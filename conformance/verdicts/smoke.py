@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..cases.case import Case
+from ..cases.contracts import outside
 from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import call_golden, outputs_of, run_golden
 from ..subjects.calls.call import Called, call
 from ..subjects.subject import Subject
 from .compare import compare, observe
-from .judge import record
+from .judge import flipped
 from .tally import Failure, Tally
 
 
@@ -21,9 +22,10 @@ def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, not
 
     Returns whether it was called: not where it supports none of the cases.
 
-    An adapter is off when the call raises, or gives another count of results, other shapes or other dtypes. Wrong bytes
-    are judged as those of any call, since the first call of a process may be the only wrong one. cases: the smallest
-    that the subject supports is called. note: told the number of a case before the call.
+    An adapter is off when the call raises, or gives another count of results, other shapes or other dtypes. Where bytes
+    are wrong, the call is repeated: the first call of a process may be the only wrong one. Those that stay wrong are
+    counted when the case is judged. cases: the smallest that the subject supports is called. note: told the number of a
+    case before the call.
     """
     for number in sorted(range(len(cases)), key=lambda number: cases[number].elements):
         case = cases[number]
@@ -44,8 +46,8 @@ def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, not
             tally.fail(Failure(case, NO_LEVEL, words, problem.finding, observed))
             tally.compared += sum(array.size for array in golden.values())
             tally.out = True
-        elif called.finding or compare(case, golden, called.results).level:
-            record(called, case, golden, tally, lambda other: call(subject, other, seconds))
+        elif not outside(case, tally.outside.contract) and compare(case, golden, called.results).level:
+            flipped(called, case, tally, lambda other: call(subject, other, seconds))
         return True
     return False
 

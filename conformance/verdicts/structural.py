@@ -14,6 +14,7 @@ from ..cases.findings import Finding
 from ..cases.layouts import IN, OUT
 from ..cases.levels import NO_LEVEL
 from ..cases.operation import OPERATIONS
+from ..cases.structure.factors import GROUPED
 from ..cases.structure.illegal import illegal_cases
 from ..cases.structure.levels import Levels, case_of
 from ..subjects.calls.at_once import call_twice_at_once
@@ -35,6 +36,23 @@ AGAIN = "right, and wrong when it is called again"
 REFUSED_BEFORE = "right, and wrong after a call that was refused"
 
 
+KEYWORDS = ("out", "scale_byte", "signs")
+"""Keywords that a kernel need not have: it is asked for them only where its callable names them."""
+
+
+def lacking(subject: Subject, operation: str) -> list[str]:
+    """Return the keywords that a subject's callable does not name and is not asked for: of a product `splits` too."""
+    function, keywords = subject.operations[operation], (*KEYWORDS, *(["splits"] if operation in GROUPED else []))
+    return [name for name in keywords
+            if not (takes_out(function, operation) if name == "out" else takes(function, name))]  # fmt: skip
+
+
+def is_asked(subject: Subject, case: Case) -> bool:
+    """Whether a subject's callable names the keywords that a case gives and few kernels have."""
+    given = {*case.params, *case.params.get(FORM, {})} - set(OPERATIONS[case.operation].params)
+    return given.isdisjoint(lacking(subject, case.operation))
+
+
 def inside(subject: Subject, case: Case) -> Case:
     """Return a case with the elements replaced that lie outside of a subject's contract of inputs."""
     return brought_inside(case, subject.inputs) if subject.inputs else case
@@ -45,7 +63,7 @@ def cases_for(subject: Subject, levels: Levels) -> Iterator[Case]:
     function = subject.operations[levels.operation]
     if not takes_out(function, levels.operation):
         levels = levels.without(("out",))
-    if "scale_byte" in levels.row and not takes(function, "scale_byte"):
+    if not levels.row.keys().isdisjoint(set(lacking(subject, levels.operation)) - {"out"}):
         return
     case = inside(subject, case_of(levels))
     yield case
@@ -111,7 +129,7 @@ def _twice(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: 
 
 def _after_a_refusal(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     """Judge the call after one illegal call, which place of the list depends on the case's size."""
-    illegal = _illegal(case)
+    illegal = [one for one in _illegal(case) if is_asked(subject, one)]
     if not illegal:
         return
     chosen = illegal[case.elements % len(illegal)]

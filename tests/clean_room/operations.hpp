@@ -120,23 +120,55 @@ inline std::vector<std::vector<Operand>> operands(const Array& x, const std::str
     return out;
 }
 
-inline Answers multiplied(const Vector& v) {  // N19.1
+struct Factors {  // of one product: operands and their scales, null where there are none
+    const Array *a, *b, *scales[2];
+};
+
+inline Matrix product_of(const Vector& v, const Factors& given) {  // N19.1
     bool fp8 = v.operation == "matmul_fp8";
     std::string left = fp8 ? v.text("a_format") : "BF16", right = fp8 ? v.text("b_format") : "BF16";
     if (WRONG("N19.1")) right = left;
-    Matrix scales[2], out(v["a"].rows(), v["b"].rows());
-    Product p{operands(v["a"], left), operands(v["b"], right), {}, {}, instruction(fp8)};
+    Matrix scales[2], out(given.a->rows(), given.b->rows());
+    Product p{operands(*given.a, left), operands(*given.b, right), {}, {}, instruction(fp8)};
     ProductScales* own[] = {&p.a_scales, &p.b_scales};
-    const char* names[] = {"a_scales", "b_scales"};
     for (int n = 0; n < 2; n++)
-        if (const Array* given = v.find(names[n])) {
-            scales[n] = given->matrix();
-            *own[n] = {&scales[n], given->dtype == "uint8", n == 0 ? out.rows : out.columns};
+        if (const Array* items = given.scales[n]) {
+            scales[n] = items->matrix();
+            *own[n] = {&scales[n], items->dtype == "uint8", n == 0 ? out.rows : out.columns};
         }
-    Order order = order_of(v.text("order"), v["a"].columns());
+    Order order = order_of(v.text("order"), given.a->columns());
     for (std::size_t i = 0; i < out.rows; i++)
         for (std::size_t j = 0; j < out.columns; j++)
             out.at(i, j) = product_result(v.text("out"), product_entry(p, i, j, order));
+    return out;
+}
+
+inline Array lines_of(const Array& x, std::size_t first, std::size_t count) {  // some rows of the last axis
+    auto start = x.words.begin() + first * x.columns();
+    return {x.dtype, {count, x.columns()}, Words(start, start + count * x.columns())};
+}
+
+inline Answers multiplied(const Vector& v) {
+    Factors whole{&v["a"], &v["b"], {v.find("a_scales"), v.find("b_scales")}};
+    if (whole.b->shape.size() < 3) return {product_of(v, whole)};
+    std::size_t experts = whole.b->shape[0], each = whole.b->shape[1], first = 0, matrix = 0;
+    Matrix out(whole.a->rows(), each);
+    out.words.clear();
+    Splits counts = splits_of(v, 0);
+    for (std::size_t e = 0; e < experts; e++) {  // N19.8
+        Array a = lines_of(*whole.a, first, counts[e]), b = lines_of(*whole.b, matrix * each, each), own[2];
+        Factors given{&a, &b, {whole.scales[0], whole.scales[1]}};
+        for (int n = 0; n < 2; n++)
+            if (const Array* items = whole.scales[n]; items && items->words.size() > 1) {
+                std::size_t lines = items->rows() / experts;
+                own[n] = n == 0 ? lines_of(*items, first, counts[e])
+                                : lines_of(*items, READ("N19.8/scales", e, 0) * lines, lines);
+                given.scales[n] = &own[n];
+            }
+        for (Word word : product_of(v, given).words) out.words.push_back(word);
+        first += counts[e];
+        matrix += READ("N19.8/experts", 1, counts[e] > 0);
+    }
     return {out};
 }
 

@@ -168,6 +168,8 @@ constexpr Part PARTS[] = {
     {"N19.6/sign", "a sum of -0 alone is -0"},
     {"N19.6/subnormal", "subnormal results are zero"},
     {"N19.8", "a bfloat16 result is cut"},
+    {"N19.8/experts", "`b` has no matrix for an expert without rows"},
+    {"N19.8/scales", "every expert has the first one's scales of `b`"},
 #include "parts_of_methods.hpp"
 };
 constexpr std::size_t PART_COUNT = sizeof(PARTS) / sizeof(PARTS[0]);

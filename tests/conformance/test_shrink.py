@@ -10,6 +10,8 @@ from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.levels import NO_LEVEL
 from refnum.conformance.cases.operation import run_golden
 from refnum.conformance.cases.recipes import sampled_cases
+from refnum.conformance.cases.structure.factors import GROUPED
+from refnum.conformance.cases.structure.illegal import legal_beside
 from refnum.conformance.mismatches.failures import shows
 from refnum.conformance.mismatches.shrink import SHRINKERS, Search, shrink, weight
 from refnum.conformance.subjects.subject import Subject
@@ -167,7 +169,8 @@ def test_every_idea_proposes_legal_cases_for_every_operation(shrinker):
         ("fp8_to_mxfp4", {}),
         ("matmul_fp8", {"order": "promote128", "out": "float32", "a_format": "E4M3", "b_format": "E5M2"}),
     ):
-        for case in sampled_cases(operation, "HOPPER", params, 1, 4):
+        experts = [legal_beside(operation, "HOPPER", params, experts=True)] if operation in GROUPED else []
+        for case in (*sampled_cases(operation, "HOPPER", params, 1, 4), *experts):
             search = Search(case, lambda smaller: bool(run_golden(smaller)) and False, calls=40, seconds=30)
             shrinker.run(search)
             tried += 40 - search.calls

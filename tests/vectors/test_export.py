@@ -117,8 +117,10 @@ def readmemh(path):
 
 
 @pytest.mark.parametrize(
-    "operation,profile", [("mxfp4_to_fp8_columns", "HOPPER"), ("quantize_mxfp4", "OCP"), ("swiglu_quantize", "HOPPER")]
-)
+    "operation,profile",
+    [("mxfp4_to_fp8_columns", "HOPPER"), ("quantize_mxfp4", "OCP"), ("swiglu_quantize", "HOPPER"),
+     ("matmul_fp8", "HOPPER")],
+)  # fmt: skip
 def test_readmemh_memories_hold_the_vectors(tmp_path, operation, profile):
     export_vectors("readmemh", tmp_path / "m", operation, profile)
     vectors = {v.id: v for v in load_vectors(operation, profile) if v.tensor is None}
@@ -143,7 +145,7 @@ def test_readmemh_memories_hold_the_vectors(tmp_path, operation, profile):
                     right = array.view(f"u{array.dtype.itemsize}").reshape(-1).tolist()
                     assert memories[name][first : first + rows * columns] == right
                 elif field == "splits":
-                    assert memories[name][first : first + columns] == (entry["params"]["splits"] or [])
+                    assert memories[name][first : first + columns] == (entry["params"].get("splits") or [])
     assert seen == len(vectors) > 20
 
 

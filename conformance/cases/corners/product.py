@@ -77,16 +77,16 @@ def matmul_bf16(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     yield "whole steps of NaN, the last lane, an infinity beside the largest numbers", _bf16(a, b)
     for k in (1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 256, 257):
         if terms_for(order, k) == k:
-            yield f"{k} terms", _bf16(_near((4, k), k), _near((5, k), k + 1))
+            yield f"{k} terms", _bf16(near((4, k), k), near((5, k), k + 1))
     for rows, columns in SHAPES:
-        yield f"{rows} by {columns}", _bf16(_near((rows, 192), 1), _near((columns, 192), 2))
+        yield f"{rows} by {columns}", _bf16(near((rows, 192), 1), near((columns, 192), 2))
 
 
 def _bf16(a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(x, np.uint16).view(BFLOAT16) for name, x in (("a", a), ("b", b))}
 
 
-def _near(shape: tuple[int, int], seed: int) -> np.ndarray:
+def near(shape: tuple[int, int], seed: int) -> np.ndarray:
     """Return bits of bfloat16 of near exponents and both signs."""
     words = Draw(seed).below(1 << 16, *shape)
     return (0x3C00 + words % 0x500 | (words >> 15 & 1) << 15).astype(np.uint16)

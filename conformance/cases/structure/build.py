@@ -19,9 +19,9 @@ from ..entry import WORDS
 from ..operation import OPERATIONS
 from ..recipes.inputs import TOPS
 from ..recipes.random_bits import by_key, with_random_bits
-from . import values
-from .covering import Level, Row
-from .factors import CASTS, PRODUCTS, RAGGED, ROUTED
+from . import grouped, values
+from .covering import Level, Row, shape_of
+from .factors import CASTS, GROUPED, PRODUCTS, RAGGED, ROUTED
 from .near_ties import near_ties
 from .ragged import drawn, row_map, splits
 from .special import planted
@@ -51,6 +51,8 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
         inputs, more = _routed(operation, params, row, seed)
     elif operation in RAGGED:
         inputs, more = _ragged(operation, row, seed)
+    elif operation in GROUPED and "splits" in row:
+        inputs, more = grouped.inputs(operation, params, row, seed)
     else:
         inputs = _matrix(operation, params, row, seed)
     form = form_of(row)
@@ -84,14 +86,6 @@ def form_of(row: Mapping[str, Level]) -> dict[str, Level]:
 def _plain_levels(name: str) -> Collection[Level] | None:
     """Return the plain levels of a factor of form, None for any other factor."""
     return PLAIN_LEVELS.get(name.rpartition(".")[2])
-
-
-def shape_of(row: Mapping[str, Level]) -> tuple[int, int]:
-    """Return rows and columns of a matrix."""
-    if "form shape" in row:
-        rows, columns = str(row["form shape"]).split("x")
-        return int(rows), int(columns)
-    return int(row["rows"]), int(row["columns"])
 
 
 def whole_shape(operation: str, row: Mapping[str, Level]) -> tuple[int, int]:
@@ -168,9 +162,7 @@ def _factors(
         }
     inputs: dict[str, np.ndarray] = {}
     for place, (name, side) in enumerate((("a", shape[0]), ("b", wide))):
-        codes = values.fp8((side, k), seed + place)
-        largest = get_format(str(params[f"{name}_format"])).max_code
-        inputs[name] = (codes & 0x80) | np.minimum(codes & 0x7F, largest)
+        inputs[name] = values.finite_fp8(str(params[f"{name}_format"]), (side, k), seed + place)
         scales = values.scale_bytes(np.arange(side), np.arange(tile_count(k)), seed + place, 120)
         if row.get(f"{name}_scales") == "absent":
             continue

@@ -17,6 +17,14 @@ Fits = Callable[[Row], bool]
 """Whether a row can be asked: levels that exclude each other, or a case that would be too large, do not fit."""
 
 
+def shape_of(row: Mapping[str, Level]) -> tuple[int, int]:
+    """Return rows and columns of a row's matrix."""
+    if "form shape" in row:
+        rows, columns = str(row["form shape"]).split("x")
+        return int(rows), int(columns)
+    return int(row["rows"]), int(row["columns"])
+
+
 def singles(table: Table, fits: Fits, base: Row) -> list[Row]:
     """Return rows in which every level of every factor stands at least once, each beside changing others.
 

@@ -104,6 +104,7 @@ LINE_INPUTS = frozenset({"prob", "weights", "row_map", "tensor_amax", "alpha", "
 ROUTED = frozenset(name for name, row in OPERATIONS.items() if row.routed)
 RAGGED = frozenset(name for name, row in OPERATIONS.items() if row.ragged) - ROUTED
 PRODUCTS = frozenset(name for name, row in OPERATIONS.items() if row.family == "product")
+GROUPED = frozenset(name for name, row in OPERATIONS.items() if row.grouped)
 CASTS = frozenset(name for name, row in OPERATIONS.items() if row.scalar)
 UNBLOCKED = frozenset(name for name, row in OPERATIONS.items() if row.block == 1) - CASTS
 """Operations on matrices that have no blocks."""

@@ -12,11 +12,13 @@ from refnum.formats import get_format
 
 from ..case import FORM, Case
 from ..crop import WHOLE
+from ..draw.products import scale_kinds
 from ..entry import WORDS
 from ..layouts import IN, OUT
 from ..operation import OPERATIONS, outputs_of
 from .build import build
-from .factors import CASTS, RAGGED, ROUTED
+from .covering import Row
+from .factors import CASTS, GROUPED, RAGGED, ROUTED
 from .plan import base_row
 
 Change = tuple[str, dict[str, np.ndarray], dict[str, Any]]
@@ -39,6 +41,11 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
 """Parameter -> values that it does not have."""
 STEP, MOMENTS = ("gradient", "weight", "m", "v"), ("weight", "m", "v")
 """Arrays of a step, whose shape is any, and those that have the gradient's."""
+EXPERTS: Row = {"experts": 4, "rows of an expert": 33, "rows before it": 3, "empty experts": "middle", "columns": 160,
+                "columns of the product": 5, "splits": "list"}  # fmt: skip
+"""The levels of a legal product of experts beside its scales."""
+SEQUENCES = ("splits of", "splits as", "splits in")
+"""Illegal splits that are no list of whole numbers."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
 OUTS_WRONG = ("one array short", "one array more")
 """Arrays that cannot be `out`, and numbers of them."""
@@ -49,14 +56,21 @@ def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> It
     legal = legal_beside(operation, profile, params)
     for label, inputs, more in _changes(legal):
         yield legal.with_inputs(inputs, more, label=f"illegal: {label}")
+    if operation in GROUPED:
+        grouped = legal_beside(operation, profile, params, experts=True)
+        for label, inputs, more in _experts(grouped):
+            yield grouped.with_inputs(inputs, more, label=f"illegal: {label}")
     many = len(outputs_of(legal)) > 1
     for level in (*OUT_WRONG, *(OUTS_WRONG if many else ())) if "out" not in OPERATIONS[operation].params else ():
         yield legal.with_inputs({}, {FORM: {"out": level}}, label=f"illegal: out with {level}")
 
 
-def legal_beside(operation: str, profile: str, params: Mapping[str, Any]) -> Case:
-    """Return the legal case that the illegal ones differ from by one thing."""
+def legal_beside(operation: str, profile: str, params: Mapping[str, Any], experts: bool = False) -> Case:
+    """Return the legal case that the illegal ones differ from by one thing; experts: those of grouped products."""
     row = {**base_row(operation), **({"taken": "scattered"} if operation in ROUTED else {})}
+    if experts:
+        kind = "block" if "block" in scale_kinds(str(params["order"])) else "row"
+        row = {**EXPERTS, "scales of a": kind, "scales of b": kind}
     fixed = {**params, "align": 32} if operation in ROUTED else params
     case = build(operation, profile, fixed, row, 7)
     return case.with_inputs({}, {}, label="the legal call beside illegal ones")
@@ -213,6 +227,39 @@ def _splits(legal: Case) -> Iterator[Change]:
         longest = counts.index(max(counts))
         odd = [count - (place == longest) for place, count in enumerate(counts)]
         yield "odd splits", {}, {"splits": [*odd, 1]}
+
+
+def _experts(legal: Case) -> Iterator[Change]:
+    """Splits, operands and scales that do not belong together in a product of experts (N19.8)."""
+    counts, b = list(legal.params["splits"]), legal.inputs["b"]
+    for words, last in (("less", -1), ("more", 1)):
+        yield f"splits that sum to {words}", {}, {"splits": [*counts[:-1], counts[-1] + last]}
+    empty = counts.index(0)
+    yield "a negative split", {}, {"splits": [counts[0] + 2, *counts[1:empty], -2, *counts[empty + 1 :]]}
+    yield from (change for change in _splits(legal) if change[0].startswith(SEQUENCES))
+    yield "b of two axes with splits", {"b": b[0].copy()}, {}
+    yield "b of four axes with splits", {"b": b[None].copy()}, {}
+    yield "b of another K with splits", {"b": b[..., :-1].copy()}, {}
+    yield "b of an expert too few", {"b": b[:-1].copy()}, {}
+    yield "b of an expert too many", {"b": np.concatenate([b, b[:1]])}, {}
+    yield "b of one expert for all", {"b": b[:1].copy()}, {}
+    yield "a split too many", {}, {"splits": [*counts, 0]}
+    if "b_scales" in legal.inputs:
+        yield from _experts_scales(legal.inputs["a_scales"], legal.inputs["b_scales"])
+
+
+def _experts_scales(a_scales: np.ndarray, b_scales: np.ndarray) -> Iterator[Change]:
+    yield "b_scales of two axes with splits", {"b_scales": b_scales[0].copy()}, {}
+    yield "b_scales of an expert too few", {"b_scales": b_scales[:-1].copy()}, {}
+    yield "b_scales of an expert too many", {"b_scales": np.concatenate([b_scales, b_scales[:1]])}, {}
+    yield "b_scales of one expert for all", {"b_scales": b_scales[:1].copy()}, {}
+    yield "b_scales of a row too few with splits", {"b_scales": b_scales[:, :-1].copy()}, {}
+    yield "b_scales of a row too many with splits", {"b_scales": np.concatenate([b_scales, b_scales[:, :1]], 1)}, {}
+    yield "a_scales of a row too few with splits", {"a_scales": a_scales[:-1].copy()}, {}
+    yield "a_scales of a row too many with splits", {"a_scales": np.concatenate([a_scales, a_scales[:1]])}, {}
+    if a_scales.shape[1] > 1:
+        yield "a_scales by squares with splits", {"a_scales": a_scales[::128].copy()}, {}
+    yield "a_scales of three axes", {"a_scales": a_scales[None].copy()}, {}
 
 
 def _row_maps(legal: Case) -> Iterator[Change]:

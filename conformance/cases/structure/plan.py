@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import refnum
 from ..case import Case, plain
 from ..layouts import IN, OUT
 from ..operation import OPERATIONS
-from . import factors
+from . import factors, grouped
 from .build import build
 from .covering import Fits, Level, Row, Table, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
@@ -73,9 +73,17 @@ class Asked:
     number: int
 
 
-def structure_cases(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> Iterator[Asked]:
-    """Yield what is asked of a variant, always the same and in the same order."""
+def structure_cases(
+    operation: str,
+    profile: str,
+    params: Mapping[str, Any],
+    amount: str,
+    wanted: Callable[[Row], bool] = lambda row: True,
+) -> Iterator[Asked]:
+    """Yield what is asked of a variant in rows that are wanted, always the same and in the same order."""
     for number, row in enumerate(structure_rows(operation, profile, params, amount)):
+        if not wanted(row):
+            continue
         seed = SEEDS.get(str(row.get("order")), number)
         yield Asked(row, build(operation, profile, params, row, seed), number)
 
@@ -102,12 +110,12 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
         if not whole:
             return rows[::LAYOUT_BRIEF] + _mixed(operation, profile, params, MIXED["layout brief"])
         return rows[::LAYOUT_STEP] + _mixed(operation, profile, params, MIXED["layout"])
-    chosen = list(_shape_rows(operation, amount))
+    chosen, experts = list(_shape_rows(operation, amount)), grouped.rows(operation, params, amount)
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
     if amount == "brief":
-        shared = shared_rows(operation, profile, params, chosen)
-        return shared + _mixed(operation, profile, params, _brief(operation, profile, params))
+        shared, experts = (shared_rows(operation, profile, params, rows) for rows in (chosen, experts))
+        return shared + _mixed(operation, profile, params, _brief(operation, profile, params)) + experts
     if "random" in params and whole:
         return chosen[::KEYED_STEP] + _mixed(operation, profile, params, MIXED["keyed"])
     if whole:
@@ -118,7 +126,7 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
             chosen = [_with_scale(row, place) for place, row in enumerate(chosen)]
         chosen += _order_rows(operation)
         chosen += _model_rows(operation)
-    return chosen
+    return chosen + experts
 
 
 def _with_scale(row: Row, place: int) -> Row:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from refnum.formats import BF16, FP16, FP32, Format
+from refnum.formats import BF16, FP16, FP32, Format, get_format
 
 from ..draw.bits import as_float
 
@@ -92,6 +92,12 @@ def fp8(shape: tuple[int, int], seed: int) -> np.ndarray:
     hashed >>= np.uint32(31)
     hashed <<= np.uint32(7)
     return (magnitude | hashed).astype(np.uint8)
+
+
+def finite_fp8(name: str, shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Return finite codes u8 of an FP8 format, as `fp8` gives those of E4M3."""
+    codes = fp8(shape, seed)
+    return (codes & np.uint8(0x80)) | np.minimum(codes & np.uint8(0x7F), np.uint8(get_format(name).max_code))
 
 
 def codes_below(bits: int, shape: tuple[int, ...], seed: int) -> np.ndarray:

@@ -8,13 +8,15 @@ from typing import Any
 from refnum.errors import RefnumError
 
 from ...cases.case import FORM, Case
+from ...cases.crop import of_experts
 from ...cases.layouts import IN, OUT
 from ...cases.levels import Outcome
 from ...cases.operation import OPERATIONS, call_golden, run_golden
 from ...cases.structure.illegal import illegal_cases, legal_beside
 from ...subjects.calls.call import call
-from ...subjects.subject import Subject, takes, takes_out
+from ...subjects.subject import Subject, takes
 from ...verdicts.refusals import refusal
+from ...verdicts.structural import is_asked
 from .asking import Asking
 
 DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), (
@@ -27,27 +29,34 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -
     """Make every illegal call of a variant to the subjects of these names, and the legal one after each."""
     if OPERATIONS[key[0]].undefined(key[1]):
         return
-    beside = legal_beside(*key)
-    golden = engine.golden(beside)
-    if golden is None:
-        return
     engine.book.enter(key, "illegal")
+    legal: dict[bool, tuple[Case, dict[str, Any] | None]] = {}
     for engine.number, case in enumerate(illegal_cases(*key)):
-        if not _refused_by_model(engine, case):
+        subjects = [one for one in engine.active() if one.name in names and _is_asked(one, case)]
+        if not subjects or not _refused_by_model(engine, case):
             continue
-        for subject in engine.active():
-            into_out = "out" in case.params.get(FORM, {})
-            if case.label.startswith(ON_DEVICE) and subject.arrays in DEVICES:
-                continue
-            if case.params.get(FORM) == {"out": "read-only"} and subject.arrays != "numpy":
-                continue  # no other library has arrays that cannot be written
-            if OUT in case.params and not takes(subject.operations[key[0]], OUT):
-                continue
-            if subject.name not in names or (into_out and not takes_out(subject.operations[key[0]], key[0])):
-                continue
+        experts = of_experts(case)
+        if experts not in legal:
+            beside = legal_beside(*key, experts)
+            legal[experts] = beside, engine.golden(beside)
+        beside, golden = legal[experts]
+        if golden is None:
+            continue
+        for subject in subjects:
             engine.book.note(subject.name, engine.number)
             if _judge(engine, subject, case):
                 engine.one(subject, beside, golden)
+
+
+def _is_asked(subject: Subject, case: Case) -> bool:
+    """Whether a subject names the keywords of an illegal call and could see what is wrong with it."""
+    if case.label.startswith(ON_DEVICE) and subject.arrays in DEVICES:
+        return False
+    if case.params.get(FORM) == {"out": "read-only"} and subject.arrays != "numpy":
+        return False  # no other library has arrays that cannot be written
+    if OUT in case.params and not takes(subject.operations[case.operation], OUT):
+        return False
+    return is_asked(subject, case)
 
 
 def _refused_by_model(engine: Asking, case: Case) -> bool:

@@ -6,7 +6,6 @@ A form that a subject refuses with an error of its own is no failure; then the r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,26 +15,23 @@ import refnum
 from ...cases.case import FORM, Case
 from ...cases.findings import Finding
 from ...cases.levels import NO_LEVEL
-from ...cases.operation import OPERATIONS
 from ...cases.structure import Asked, build, structure_cases
 from ...cases.structure.build import form_of
 from ...cases.structure.covering import Row
 from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import structure_rows
 from ...subjects.calls.call import Called, call
-from ...subjects.subject import Subject, takes, takes_out
+from ...subjects.subject import Subject
 from ...verdicts.judge import record
 from ...verdicts.probes import probe
 from ...verdicts.refusals import refusal
-from ...verdicts.structural import ON_HOST, call_at_once
+from ...verdicts.structural import ON_HOST, call_at_once, is_asked, lacking
 from ...verdicts.tally import Failure, Tally
 from . import sweep
 from .asking import Asking
 
 PROBED, LEAST_PROBED, MOST_PROBED = 5, 1 << 8, 1 << 14
 """Structural cases on which the calling contract is probed too, and their elements; no two have columns alike."""
-KEYWORDS = ("out", "scale_byte", "signs")
-"""Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
 MOST_AGAIN = 1 << 16
@@ -73,14 +69,16 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
     if not subjects:
         return set()
     rows = structure_rows(*key, amount)
-    for subject in subjects:
-        engine.tallies[subject.name].coverage.expect(_asked_of(subject, key[0], rows))
+    unnamed = [set(lacking(subject, key[0])) for subject in subjects]
+    for subject, names_not in zip(subjects, unnamed, strict=True):
+        engine.tallies[subject.name].coverage.expect(row for row in rows if names_not.isdisjoint(row))
         if amount in ("full", "exhaustive"):
             engine.plan.structured.add((subject.name, engine.item.kind))
     engine.book.enter(key, f"structure {amount}")
     seen: dict[int, int] = {}
-    wrong = [case for case in illegal_cases(*key) if "out" not in case.params.get(FORM, {})]
-    for asked in structure_cases(*key, amount):
+    illegal = [case for case in illegal_cases(*key) if "out" not in case.params.get(FORM, {})]
+    wrong = {subject.name: [case for case in illegal if is_asked(subject, case)] for subject in subjects}
+    for asked in structure_cases(*key, amount, lambda row: any(names_not.isdisjoint(row) for names_not in unnamed)):
         engine.number = asked.number
         if not any(subject.name in names for subject in engine.active()):
             break
@@ -88,17 +86,17 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
         if golden is None:
             continue
         for subject in engine.cover(asked.case, golden, False, {s.name for s in engine.judged} - names):
-            if not _takes(subject, asked.case) or _too_slow(engine, subject, amount):
+            if not is_asked(subject, asked.case) or _too_slow(engine, subject, amount):
                 continue
             before = engine.tallies[subject.name].seconds
-            if wrong and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
-                call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
+            if wrong[subject.name] and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
+                call(subject, wrong[subject.name][asked.number // 3 % len(wrong[subject.name])], engine.plan.seconds)
             if _judge(engine, subject, asked, golden) and engine.judged_as:
                 _call_more(engine, subject, replace(asked, case=engine.judged_as[0]), engine.judged_as[1])
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
             if amount != "brief" and engine.was_compared and engine.judged_as and _worth_probing(asked, seen):
                 probe(subject, *engine.judged_as, engine.tallies[subject.name], engine.plan.seconds)
-    sweep.ask(engine, key, amount, names, lambda one, field: not _takes(one, field) or _too_slow(engine, one, amount),
+    sweep.ask(engine, key, amount, names, lambda one, field: not is_asked(one, field) or _too_slow(engine, one, amount),
               partial(_judge, engine))  # fmt: skip
     ordinary = not engine.item.special  # the storage of a layout has legal shapes of its own
     return names if ordinary and amount in ("full", "exhaustive") else set()
@@ -133,23 +131,6 @@ def known_code(engine: Asking, subject: Subject) -> bool:
     stochastic = refnum.get_profile(engine.item.profile).rounding == "stochastic"
     alike = subject.one_code and not stochastic and engine.plan.level != "exhaustive"
     return alike and bool(_before(engine, subject))
-
-
-def _asked_of(subject: Subject, operation: str, rows: list[Row]) -> Iterator[Row]:
-    """Yield the rows without keywords that a callable does not name."""
-    lacking = [name for name in KEYWORDS if not _names(subject, operation, name)]
-    return (row for row in rows if not any(name in row for name in lacking))
-
-
-def _takes(subject: Subject, case: Case) -> bool:
-    """Whether a callable names the keywords that a case gives and few kernels have."""
-    given = {*case.params, *case.params.get(FORM, {})} - set(OPERATIONS[case.operation].params)
-    return all(name not in given or _names(subject, case.operation, name) for name in KEYWORDS)
-
-
-def _names(subject: Subject, operation: str, keyword: str) -> bool:
-    function = subject.operations[operation]
-    return takes_out(function, operation) if keyword == "out" else takes(function, keyword)
 
 
 def _too_slow(engine: Asking, subject: Subject, amount: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from refnum.arrays import BFLOAT16
 from refnum.formats import E4M3, E5M2, Format
 
 from ...cases.corners import product as corners
@@ -20,6 +21,9 @@ FLAGS = ("PRODUCT_NEVER_PROMOTED", "PRODUCT_NORMALISED", "PRODUCT_PART_RACE", "P
          "PRODUCT_ZERO_SIGN")  # fmt: skip
 PAIRS = ((E4M3, E4M3), (E5M2, E4M3), (E4M3, E5M2), (E5M2, E5M2))
 ORDERS = ("promote128", "chain", "split2")
+EXPERTS = (((3, 0, 2), "", "promote128"), ((0, 1, 3), "row", "chain"), ((2, 3, 0), "block", "split2"),
+           ((1, 0, 2), "square", "promote128"), ((1, 2, 1), "tensor", "promote128"))  # fmt: skip
+"""Rows of each expert, kind of scales, order."""
 
 
 def _draft(
@@ -125,6 +129,31 @@ def _signs() -> Iterator[Draft]:
     yield _draft(infinite, np.array([[0, 0x3C], [0x80, 0x3C]], np.uint8), "zero times infinity", PAIRS[3])
 
 
+def _experts() -> Iterator[Draft]:
+    """Products of three experts of which one has no rows (N19.8): every kind of scales, each end of the rows."""
+    for number, (splits, kind, order) in enumerate(EXPERTS):
+        k, rows, wide = 160, sum(splits), 2
+        a, b = (corners.finite(E4M3, (side, k), 21 + side) for side in (rows, 3 * wide))
+        given = {"a_scales": "row" if kind == "square" else kind, "b_scales": kind} if kind else {}
+        scales = {
+            name: np.ascontiguousarray(scales_of_kind(_bytes(rows, number), one))
+            if name[0] == "a" or one == "tensor"
+            else np.stack([scales_of_kind(_bytes(wide, number + 2 * expert), one) for expert in range(3)])
+            for name, one in given.items()
+        }
+        asked = _draft(a, b.reshape(3, wide, k), f"three experts, scales: {kind or 'none'}", order=order)
+        inputs, params = {**asked.inputs, **scales}, {**asked.params, "splits": list(splits)}
+        yield replace(asked, inputs=inputs, params=params)
+
+
+def _experts_bf16() -> Iterator[Draft]:
+    """The same of bfloat16."""
+    for splits, _, order in EXPERTS[:3]:
+        a, b = (corners.near((side, 144), 31 + side).view(BFLOAT16) for side in (sum(splits), 6))
+        yield Draft({"a": a, "b": b.reshape(3, 2, 144)}, {"order": order, "out": "float32", "splits": list(splits)},
+                    ("OUTPUT_NOT_WRITTEN",), "three experts, one without rows")  # fmt: skip
+
+
 def _bytes(rows: int, seed: int) -> np.ndarray:
     return (115 + (5 * np.arange(rows)[:, None] + 7 * np.arange(2)[None, :] + 3 * seed) % 23).astype(np.uint8)
 
@@ -141,5 +170,5 @@ def _bf16() -> Iterator[Draft]:
                 yield Draft(cut, {"order": order, "out": out}, flags, label)
 
 
-matmul_bf16 = plain(_bf16)
-matmul_fp8 = plain(_steps, _zero_beside_large, _orders, _scales, _float_scales, _zeros, _signs)
+matmul_bf16 = plain(_bf16, _experts_bf16)
+matmul_fp8 = plain(_steps, _zero_beside_large, _orders, _scales, _float_scales, _zeros, _signs, _experts)

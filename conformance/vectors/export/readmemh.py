@@ -1,14 +1,16 @@
 """$readmemh files for SystemVerilog: one memory a field, and an index that says where each vector lies.
 
 A folder `<operation>/<profile>/<params>` holds `<side>_<field>.hex`, words of the element's own width, vectors
-one after the other, each row of an array on one line; `index.hex`, 32-bit words, for every vector and for every
-field in the order of index.json the triple (first word, rows, columns); and `index.json`, which documents it.
+one after the other, each row of an array on one line (of three axes, the rows of all matrices); `index.hex`, 32-bit
+words, for every vector and for every field in the order of index.json the triple (first word, rows, columns); and
+`index.json`, which documents it.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -35,6 +37,8 @@ def _folder(vector: Vector) -> str:
     words = [f"{name}_{_word(value)}" for name, value in vector.params.items() if name not in _DATA]
     words += [f"with_{name}" for name in ("prob", "rbits") if name in vector.inputs]
     words += [vector.inputs["x"].dtype.name] if "x" in vector.inputs else []
+    scales = (vector.inputs[name].dtype.name for name in ("a_scales", "b_scales") if name in vector.inputs)
+    words += ["float32_scales"] if "float32" in scales else []  # a memory has words of one width
     return "/".join([vector.operation, vector.profile["name"], "-".join(words) or "default"])
 
 
@@ -63,7 +67,8 @@ def _group(vectors: list[Vector]) -> dict[str, str]:
         fields, places = _fields(vector), {}
         for name in names:
             array = fields.get(name, np.zeros(0, np.uint8))
-            matrix = array.reshape(1, -1) if array.ndim < 2 else array
+            matrix = np.atleast_2d(array)
+            matrix = matrix.reshape(math.prod(matrix.shape[:-1]), matrix.shape[-1])
             if name in fields:
                 facts.setdefault(name, {"dtype": array.dtype.name, "bits": 8 * array.dtype.itemsize})
                 lines[name] += [f"// {vector.id}", *_rows(matrix)]

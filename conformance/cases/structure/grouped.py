@@ -1,0 +1,132 @@
+"""Products of experts (N19.8): rows of levels and their inputs.
+
+`a` has the rows of all experts, one after the other, and `b` a matrix of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from refnum.tiles import tile_count
+
+from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
+from ..operation import OPERATIONS
+from . import values
+from .covering import Level, Row, Table, pairs, shape_of, singles
+from .factors import ADDRESSES, GROUPED, PAIRED_EMPTY, SCALARS, SPLITS, STORAGES
+from .ragged import drawn, splits
+
+EXPERTS = (3, 1, 2, 8, 9, 33, 129)
+LENGTHS = (33, 1, 31, 32, 64, 65, 127, 128, 129)
+"""Rows of the longest expert."""
+BEFORE = (3, 0, 1, 2, 31, 32, 33, 64, 128)
+"""Rows of the experts before it: where it begins."""
+PAIRED_LENGTHS, PAIRED_BEFORE = (33, 1, 32, 65, 128), (3, 0, 1, 32, 128)
+EMPTY = (*PAIRED_EMPTY, "all")
+"""Which experts have no row."""
+TERMS = (33, 1, 16, 17, 31, 32, 64, 65, 127, 128, 129, 160, 257)
+PAIRED_TERMS = (33, 17, 64, 128, 160)
+WIDE = (3, 1, 5, 8, 16, 17, 33, 130)
+"""Columns of the product; with more than 128 an expert has two squares of scales along them."""
+DRAWN, DRAWN_ROWS = ("cut", "many", "boundary", "long"), 32
+"""Ways of drawing the rows of every expert, see `ragged.drawn`, and rows of levels that are drawn."""
+ROOM = 4096
+"""Columns with which `ragged.drawn` has 64 experts at most."""
+MOST = 1 << 19
+"""Products of two elements in the largest case: of an ordinary one there are some 10^4."""
+STACKED = tuple(level for level in STORAGES if level != "transposed" and not level.startswith("broadcast"))
+"""Storages of arrays of three axes, of which `every other row` leaves out every other expert."""
+
+
+def rows(operation: str, params: Mapping[str, Any], amount: str) -> list[Row]:
+    """Return the rows of a variant's products of experts, none where its operation has no such products."""
+    if operation not in GROUPED:
+        return []
+    order = str(params["order"])
+    table = _table(operation, order, paired=False)
+    base = {name: levels[0] for name, levels in table.items()}
+
+    def fits(row: Row) -> bool:
+        counts, wide = splits(row, even=False), int(row.get("columns of the product", max(COLUMNS)))
+        return counts is not None and sum(counts) * wide * int(row["columns"]) <= MOST
+
+    found = singles(table, fits, base)
+    if amount in ("full", "exhaustive"):
+        many = {**base, "experts": EXPERTS[-1], "rows before it": 0}
+        found += [{**many, "empty experts": empty} for empty in EMPTY]
+        found += pairs(_table(operation, order, paired=True), fits, base) + _drawn(operation, table)
+    return found[:2] if amount == "smoke" else found
+
+
+def _table(operation: str, order: str, paired: bool) -> Table:
+    """Return the factors of products of experts: all levels, or those of which every pair is asked."""
+    table: dict[str, tuple[Level, ...]] = {
+        "experts": EXPERTS[:-1] if paired else EXPERTS,
+        "rows of an expert": PAIRED_LENGTHS if paired else LENGTHS,
+        "rows before it": PAIRED_BEFORE if paired else BEFORE,
+        "empty experts": EMPTY,
+        "columns": PAIRED_TERMS if paired else TERMS,
+        "splits": SPLITS,
+        **({} if paired else {"columns of the product": WIDE}),
+    }
+    if OPERATIONS[operation].main == "values":
+        return table
+    kinds = tuple(kind or "none" for kind in scale_kinds(order)[::-1])
+    return {**table, "scales of a": tuple(kind for kind in kinds if kind != "square"), "scales of b": kinds}
+
+
+def _drawn(operation: str, table: Table) -> list[Row]:
+    """Return rows of experts with any number of rows, in calls of every form."""
+    dice, found = Random(f"experts {operation}"), list[Row]()
+    forms: dict[str, tuple[Level, ...]] = {"splits": SPLITS, "scalars": SCALARS}
+    for name in ("a", "b", *OPERATIONS[operation].optional):
+        forms |= {f"{name}.storage": STACKED if name.startswith("b") else STORAGES, f"{name}.address": ADDRESSES}
+    for place in range(DRAWN_ROWS):
+        shape: Row = {name: dice.choice(levels) for name, levels in table.items() if name.startswith("scales of")}
+        shape |= {"drawn": DRAWN[place % len(DRAWN)], "drawn rows": dice.randint(1, 130)}
+        shape["columns"] = dice.randint(1, 66)
+        found.append({**shape, **{name: levels[0] if dice.random() < 0.4 else dice.choice(levels)
+                                  for name, levels in forms.items()}})  # fmt: skip
+    return found
+
+
+def counts_of(row: Row, seed: int) -> list[int]:
+    """Return the rows of each expert."""
+    if "form shape" in row:
+        whole = shape_of(row)[0]
+        return [whole // 3, 0, whole - whole // 3]
+    if "drawn" in row:
+        return drawn(str(row["drawn"]), int(row["drawn rows"]), ROOM, 1, seed, even=False)
+    return splits(row, even=False) or []
+
+
+def inputs(
+    operation: str, params: Mapping[str, Any], row: Row, seed: int
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the operands of every expert, their scales and `splits`; experts differ in their codes and scales."""
+    counts, order = counts_of(row, seed), str(params["order"])
+    k = terms_for(order, shape_of(row)[1] if "form shape" in row else int(row["columns"]))
+    wide, experts = int(row.get("columns of the product", COLUMNS[seed % len(COLUMNS)])), len(counts)
+    sides, stacked = {"a": sum(counts), "b": wide * experts}, (experts, wide)
+    found: dict[str, np.ndarray] = {}
+    for place, (name, side) in enumerate(sides.items()):
+        if OPERATIONS[operation].main == "values":
+            found[name] = values.floats(values.FORMATS["bfloat16"], (side, k), seed + place, (1, 32))
+            continue
+        found[name] = values.finite_fp8(str(params[f"{name}_format"]), (side, k), seed + place)
+        if row.get(f"scales of {name}", "none") == "none":
+            continue
+        line = np.arange(side)
+        line = line + line // wide if name == "b" else line
+        scales = values.scale_bytes(line, np.arange(tile_count(k)), seed + place, 120)
+        kind = str(row[f"scales of {name}"])
+        if name == "a" or kind == "tensor":
+            found[f"{name}_scales"] = scales_of_kind(scales, kind).copy()
+        else:
+            each = scales.reshape(*stacked, tile_count(k))
+            found["b_scales"] = np.stack([scales_of_kind(one, kind) for one in each])
+    return {**found, "b": found["b"].reshape(*stacked, k)}, {"splits": counts}
