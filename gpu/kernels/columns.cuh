@@ -42,7 +42,8 @@
 #ifndef RAGGED
 #define RAGGED 0
 #endif
-// Without RAGGED: whether windows are the segments of several experts, which begin at multiples of 32.
+// Without RAGGED: whether windows are the segments of several experts, which begin at multiples of 32 (1) or, for `amax`, at any
+// row of an output whose columns are whole sixteens (2).
 #ifndef SPLIT
 #define SPLIT 0
 #endif

@@ -51,8 +51,8 @@ __device__ __forceinline__ void store_rows(const ColumnArguments& a, const Colum
 #pragma unroll
     for (int i = 0; i < TALL / RUN; ++i, to += step) {
         const int32_t row = places.row(first + RUN * i);
-        if (!RAGGED && row >= end) return;
-        if (RAGGED && (row < 0 || row >= end)) continue;
+        if (!ANYWHERE && row >= end) return;
+        if (ANYWHERE && (row < 0 || row >= end)) continue;
         const uint2 two = *reinterpret_cast<const uint2*>(from + i * (&rows.row(RUN)[0] - &rows.row(0)[0]));
         uint32_t codes[4];
         e4m3_words(two.x, own[RUN * i], codes[0], codes[1]);
@@ -72,13 +72,13 @@ __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments&
     __shared__ Kept<amax> kept;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return meet_cluster();
-    walk_rows(a, tile, tiles, kept, [&](const Segment& now, Tile& rows) {
-        row_tables<amax>(a, tile, now, rows, tables.rows);
+    walk_rows(a, tile, tiles, kept, [&](const ColumnTile& own, const Segment& now, Tile& rows) {
+        row_tables<amax>(a, own, now, rows, tables.rows);
         __syncthreads();
-        store_rows(a, tile, now, rows, tables.rows);
+        store_rows(a, own, now, rows, tables.rows);
         __syncthreads();
         if (!amax || !RAGGED) meet_cluster();  // two windows are 256 bytes of a column: DRAM takes them for less when they come together
-        turn_groups<amax, true>(a, tile, now, rows, tables.columns[threadIdx.x / 32], kept);
+        turn_groups<amax, true>(a, own, now, rows, tables.columns[threadIdx.x / 32], kept);
     });
 }
 

@@ -1,11 +1,12 @@
 // How a thread's rows and columns of an MXFP4 to E4M3 column tile lie, and how it stores them: see mxfp4_to_fp8_tile.cuh.
 #pragma once
 
-#include "mxfp4_tile.cuh"
+#include "column_seams.cuh"
 
 namespace refnum {
 
 constexpr int RUN = 16, BAND = 32;
+constexpr bool ANYWHERE = RAGGED || SPLIT == 2;
 typedef Segments<TALL, TALL> TileSegments;
 
 // What a thread turns: a share of the places of a tile, the columns of packed word `word`. A warp has one group of columns.
@@ -51,7 +52,7 @@ struct Places {
     uint32_t skew;
 
     __device__ __forceinline__ explicit Places(const Segment& now)
-        : base(RAGGED ? now.first & -BAND : 0), skew(RAGGED ? (uint32_t)now.first % BAND : 0) {}
+        : base(ANYWHERE ? now.first & -BAND : 0), skew(ANYWHERE ? (uint32_t)now.first % BAND : 0) {}
     __device__ __forceinline__ int32_t row(uint32_t place) const {
         return base + (int32_t)place + (place < skew ? TALL : 0);
     }
@@ -74,25 +75,29 @@ struct EdgeBytes {
     __device__ __forceinline__ uint8_t* at(int32_t row) { return bytes + (row < 0 ? row + TALL : row) * GROUPS; }
 };
 struct Nothing {};
-template <bool amax, bool ragged>
+template <bool amax, int ragged>
 struct KeptOf {
     typedef Nothing Kind;
 };
 template <>
-struct KeptOf<true, true> {
+struct KeptOf<true, 1> {
     typedef OpenBand Kind;
 };
 template <>
-struct KeptOf<false, true> {
+struct KeptOf<false, 1> {
     typedef EdgeBytes Kind;
 };
+template <>
+struct KeptOf<true, 2> {
+    typedef Seam Kind;
+};
 template <bool amax>
-using Kept = typename KeptOf<amax, RAGGED>::Kind;
+using Kept = typename KeptOf<amax, SPLIT == 2 ? 2 : RAGGED>::Kind;
 
 // Sixteen rows of eight columns, column j's in out[j].
-template <class Kept>
+template <class Tile, class Kept>
 __device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const Segment&, Kept&, uint32_t (&out)[8][4]) {
+                                           const Segment&, Tile&, Kept&, uint32_t (&out)[8][4]) {
     const int32_t row = RUN * (int32_t)share.number, rows = (int32_t)tile.rows - row;
     uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + row;
     if (rows <= 0) return;
@@ -115,8 +120,9 @@ __device__ __forceinline__ void store_rows_singly(uint8_t* to, int32_t count, ui
 
 // Four rows of each band, to their places in the strip if the band is full; behind the last segment nothing but zeros
 // fills it. What the segment above left of the first one joins it; what the segment leaves of the last one is kept.
+template <class Tile>
 __device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const Segment& now, OpenBand& open, uint32_t (&out)[8][4]) {
+                                           const Segment& now, Tile&, OpenBand& open, uint32_t (&out)[8][4]) {
     const Places places(now);
     const bool final = now.end == (int32_t)tile.held, wraps = now.end - places.base > TALL;
     const uint32_t bands = places.bands(now), full = final ? bands : (uint32_t)(now.end - places.base) / BAND;
@@ -166,6 +172,33 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
         }
         if (rest) store_rows_singly(to + TALL, left - TALL, own[32 * j]);
     }
+}
+
+// Sixteen rows of eight columns where a window is a segment that begins anywhere: whole sectors that end in it, and of an array's last
+// segment all. A first sector that other segments have rows of is joined with theirs.
+template <class Tile>
+__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                           const Segment& now, Tile& rows, Seam& seam, uint32_t (&out)[8][4]) {
+    const Places places(now);
+    const int32_t place = RUN * (int32_t)share.number;
+    const bool final = tile.row + now.end == a.m, meets = places.skew && place < SEAM;
+    const auto store_all = [&](int32_t row) {
+        uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + row;
+#pragma unroll
+        for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
+    };
+    if (!meets && (final ? place < now.end : (place & -SEAM) + SEAM <= now.end)) store_all(place);
+    if (final && place + TALL < now.end) store_all(place + TALL);
+    if (places.skew == 0 || (!final && now.end < SEAM) || LINE == 128) return;
+    __syncwarp();  // nobody reads the tile's codes of this group any more
+    if (meets) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            rows.block(2 * (8 * (share.word % 4) + j) + share.number, share.group) = make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
+        }
+    }
+    __syncwarp();
+    store_seam(a, tile, seam, rows, share.group, share.word, share.number, places.skew);
 }
 
 // Column bytes of a segment, unless it begins above the strip: then the strip above has them.

@@ -33,6 +33,8 @@ VECTORS, SCALES = 1, 2
 """Bits of `ColumnArguments.aligned`."""
 PLACES = "column_places"
 """Kernel file and function that find experts' places by splits on the device."""
+MARKS = "column_marks"
+"""Function of that file that marks where column bytes will be."""
 P = ParamSpec("P")
 
 
@@ -85,6 +87,13 @@ RAGGED: dict[str, Order] = {
     "fp8_columns_te": Order(2, 8, ragged=1),
 }
 """The same where experts begin anywhere."""
+SEGMENTS: dict[str, Order] = {
+    "mxfp4_to_fp8_columns_amax": Order(2, 6, 256, turns=2, split=2),
+    "mxfp4_to_fp8_rows_columns_amax": Order(0, 4, 256, cluster=2, split=2),
+}
+"""The same by splits of the host, where columns are whole sixteens of bytes: a window is a segment."""
+SEAM = 32
+"""Rows of a sector of an output's columns: above a segment, so many may lie in its first one."""
 
 
 class Shape(NamedTuple):
@@ -193,14 +202,15 @@ def _parts(ends: Sequence[int], shape: Shape) -> list[Part]:
 
 
 def _whole_parts(ends: Sequence[int], shape: Shape) -> list[Part]:
-    """Return the launches over segments of experts that begin at multiples of 32: each is a window."""
+    """Return the launches over segments: each is a window. Experts are told from a multiple of `SEAM` rows on."""
     stops = np.array(ends, np.int64)
     starts = np.concatenate([[0], stops[:-1]])
     counts = -(-(stops - starts) // shape.tall)
     numbers, expert_of = np.cumsum(counts) - counts, np.repeat(np.arange(len(ends)), counts)
     parts, first = [], 0
     while first < len(expert_of):
-        low = int(expert_of[first])
+        low, done = int(expert_of[first]), first - int(numbers[expert_of[first]])
+        low = int(np.searchsorted(stops, (int(starts[low]) + done * shape.tall) // SEAM * SEAM, "right"))
         last = min(first + WINDOWS, int(np.searchsorted(expert_of, low + EXPERTS)))
         high = int(expert_of[last - 1]) + 1
         places = np.concatenate([starts[low : low + 1], stops[low:high]])
@@ -209,13 +219,15 @@ def _whole_parts(ends: Sequence[int], shape: Shape) -> list[Part]:
     return parts
 
 
-def _cut(name: str, ends: Sequence[int], shape: Shape) -> tuple[Order, list[Part]]:
-    """Return the order of a function for experts that end at these rows, and its launches."""
+def _cut(name: str, ends: Sequence[int], shape: Shape, vector: int = 16) -> tuple[Order, list[Part]]:
+    """Return the order of a function for experts that end at these rows, and its launches; `vector`: see `_vector`."""
     parts = _parts(ends, shape)
     if not parts[0].experts:
         return TUNING[name], parts
     if shape.tall == 128 and ends[-1] <= MOST and all(end % 32 == 0 for end in ends[:-1]):
         return TUNING[name]._replace(split=1), _whole_parts(ends, shape)
+    if name in SEGMENTS and ends[-1] <= MOST and vector == 16:
+        return SEGMENTS[name], _whole_parts(ends, shape)
     return RAGGED[name], parts
 
 
@@ -253,9 +265,13 @@ def _launch(call: DeviceCall, given: Columns[View]) -> None:
     if given.x.shape[0] == 0 or given.k == 0:
         return
     ends = list(itertools.accumulate(n for n in given.splits.tolist() if n))
-    order, parts = _cut(name, ends, SHAPES.get(kernel, Shape()))
+    shape = SHAPES.get(kernel, Shape())
+    order, parts = _cut(name, ends, shape, _vector(call.results[-2].address, given.x.shape[0] // shape.codes))
     shared, grids, threads = _sized(call, kernel, name, order, given, [part.windows for part in parts])
     kind = RowColumnArguments if len(call.results) > 2 else ColumnArguments
+    if order.split == 2 and order.line < 128:
+        marked = -(-shared["blocks"] * given.k // (8 * 1024))
+        call.launch(PLACES, MARKS, (), (marked, 1), 1024, kind(**shared))
     for part, grid in zip(parts, grids, strict=True):
         arguments = kind(
             **shared, first_window=part.first, windows=part.windows, experts=part.experts,
