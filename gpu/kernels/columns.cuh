@@ -43,7 +43,7 @@
 #define RAGGED 0
 #endif
 // Without RAGGED: whether windows are the segments of several experts, which begin at multiples of 32 (1) or, for `amax`, at any
-// row of an output whose columns are whole sixteens (2).
+// row of columns of whole sixteens (2): then sectors in which segments meet are left to column_seams.cu.
 #ifndef SPLIT
 #define SPLIT 0
 #endif
@@ -110,23 +110,25 @@ struct ColumnTile {
     uint32_t window;  // of the launch
     uint32_t rows;    // that exist
     uint32_t held;    // that belong to experts, the first ones
+    uint32_t skew;    // SPLIT 2: the first ones that do not, down from a multiple of 32
 };
 
 template <int height>
 __device__ __forceinline__ ColumnTile window_tile(const ColumnArguments& a, uint32_t window, uint32_t column) {
-    if (column >= a.tiles || window >= a.windows) return {0, 0, 0, 0, 0};
+    if (column >= a.tiles || window >= a.windows) return {0, 0, 0, 0, 0, 0};
     if (SPLIT) {
         const uint32_t number = (uint32_t)a.first_window + window, expert = a.at[window];
         const int32_t row = a.ends[expert] + (int32_t)(number - a.segments[expert]) * height;
         const uint32_t rows = (uint32_t)min(a.ends[expert + 1] - row, height);
-        return {row, (offset_t)column * WIDE, number, rows, rows};
+        const uint32_t skew = SPLIT == 2 ? (uint32_t)row % 32 : 0;
+        return {row - skew, (offset_t)column * WIDE, number, skew + rows, skew + rows, skew};
     }
     const offset_t row = RAGGED ? (a.first_window + window) * height : (offset_t)window * height;
     const uint32_t most = STRIP == 1 ? height : min(a.windows - window, (uint32_t)STRIP) * height;
     const uint32_t rows = (uint32_t)min(a.m - row, (offset_t)most);
-    if (!RAGGED || !a.table) return {row, (offset_t)column * WIDE, window, rows, rows};
+    if (!RAGGED || !a.table) return {row, (offset_t)column * WIDE, window, rows, rows, 0};
     const int32_t held = max(min(a.end(a.experts) - (int32_t)window * height, (int32_t)rows), 0);
-    return {row, (offset_t)column * WIDE, window, rows, (uint32_t)held};
+    return {row, (offset_t)column * WIDE, window, rows, (uint32_t)held, 0};
 }
 
 // Across the grid go strips of STRIP windows, CLUSTER at a time, ACROSS column tiles of each; down go the stripes of ACROSS column

@@ -12,8 +12,8 @@ __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ Kept<amax> kept;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return;
-    walk_rows(a, tile, tiles, kept, [&](const ColumnTile& own, const Segment& now, Tile& rows) {
-        turn_groups<amax, false>(a, own, now, rows, tables[threadIdx.x / 32], kept);
+    walk_rows(a, tile, tiles, kept, [&](const Segment& now, Tile& rows) {
+        turn_groups<amax, false>(a, tile, now, rows, tables[threadIdx.x / 32], kept);
     });
 }
 

@@ -72,13 +72,13 @@ __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments&
     __shared__ Kept<amax> kept;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return meet_cluster();
-    walk_rows(a, tile, tiles, kept, [&](const ColumnTile& own, const Segment& now, Tile& rows) {
-        row_tables<amax>(a, own, now, rows, tables.rows);
+    walk_rows(a, tile, tiles, kept, [&](const Segment& now, Tile& rows) {
+        row_tables<amax>(a, tile, now, rows, tables.rows);
         __syncthreads();
-        store_rows(a, own, now, rows, tables.rows);
+        store_rows(a, tile, now, rows, tables.rows);
         __syncthreads();
         if (!amax || !RAGGED) meet_cluster();  // two windows are 256 bytes of a column: DRAM takes them for less when they come together
-        turn_groups<amax, true>(a, own, now, rows, tables.columns[threadIdx.x / 32], kept);
+        turn_groups<amax, true>(a, tile, now, rows, tables.columns[threadIdx.x / 32], kept);
     });
 }
 

@@ -1,7 +1,7 @@
 // How a thread's rows and columns of an MXFP4 to E4M3 column tile lie, and how it stores them: see mxfp4_to_fp8_tile.cuh.
 #pragma once
 
-#include "column_seams.cuh"
+#include "mxfp4_tile.cuh"
 
 namespace refnum {
 
@@ -75,33 +75,36 @@ struct EdgeBytes {
     __device__ __forceinline__ uint8_t* at(int32_t row) { return bytes + (row < 0 ? row + TALL : row) * GROUPS; }
 };
 struct Nothing {};
-template <bool amax, int ragged>
+template <bool amax, bool ragged>
 struct KeptOf {
     typedef Nothing Kind;
 };
 template <>
-struct KeptOf<true, 1> {
+struct KeptOf<true, true> {
     typedef OpenBand Kind;
 };
 template <>
-struct KeptOf<false, 1> {
+struct KeptOf<false, true> {
     typedef EdgeBytes Kind;
 };
-template <>
-struct KeptOf<true, 2> {
-    typedef Seam Kind;
-};
 template <bool amax>
-using Kept = typename KeptOf<amax, SPLIT == 2 ? 2 : RAGGED>::Kind;
+using Kept = typename KeptOf<amax, RAGGED>::Kind;
 
-// Sixteen rows of eight columns, column j's in out[j].
-template <class Tile, class Kept>
+// Sixteen rows of eight columns, column j's in out[j]. Of a segment that begins anywhere (SPLIT 2) all whole sectors, and the rest if
+// it ends with the array.
+template <class Kept>
 __device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const Segment&, Tile&, Kept&, uint32_t (&out)[8][4]) {
-    const int32_t row = RUN * (int32_t)share.number, rows = (int32_t)tile.rows - row;
+                                           const Segment& now, Kept&, uint32_t (&out)[8][4]) {
+    int32_t row = RUN * (int32_t)share.number;
+    if (SPLIT == 2) {
+        const bool final = tile.row + now.end == a.m;
+        if (tile.skew && row < BAND) row += TALL;  // the array's last rows, or a sector that is left out
+        if (!final && (row & -BAND) + BAND > now.end) return;
+    }
+    const int32_t rows = (int32_t)tile.rows - row;
     uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + row;
     if (rows <= 0) return;
-    if (a.vector == 16) {
+    if (SPLIT == 2 || a.vector == 16) {
 #pragma unroll
         for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
         return;
@@ -120,9 +123,8 @@ __device__ __forceinline__ void store_rows_singly(uint8_t* to, int32_t count, ui
 
 // Four rows of each band, to their places in the strip if the band is full; behind the last segment nothing but zeros
 // fills it. What the segment above left of the first one joins it; what the segment leaves of the last one is kept.
-template <class Tile>
 __device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const Segment& now, Tile&, OpenBand& open, uint32_t (&out)[8][4]) {
+                                           const Segment& now, OpenBand& open, uint32_t (&out)[8][4]) {
     const Places places(now);
     const bool final = now.end == (int32_t)tile.held, wraps = now.end - places.base > TALL;
     const uint32_t bands = places.bands(now), full = final ? bands : (uint32_t)(now.end - places.base) / BAND;
@@ -172,33 +174,6 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
         }
         if (rest) store_rows_singly(to + TALL, left - TALL, own[32 * j]);
     }
-}
-
-// Sixteen rows of eight columns where a window is a segment that begins anywhere: whole sectors that end in it, and of an array's last
-// segment all. A first sector that other segments have rows of is joined with theirs.
-template <class Tile>
-__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const Segment& now, Tile& rows, Seam& seam, uint32_t (&out)[8][4]) {
-    const Places places(now);
-    const int32_t place = RUN * (int32_t)share.number;
-    const bool final = tile.row + now.end == a.m, meets = places.skew && place < SEAM;
-    const auto store_all = [&](int32_t row) {
-        uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + row;
-#pragma unroll
-        for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
-    };
-    if (!meets && (final ? place < now.end : (place & -SEAM) + SEAM <= now.end)) store_all(place);
-    if (final && place + TALL < now.end) store_all(place + TALL);
-    if (places.skew == 0 || (!final && now.end < SEAM) || LINE == 128) return;
-    __syncwarp();  // nobody reads the tile's codes of this group any more
-    if (meets) {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-            rows.block(2 * (8 * (share.word % 4) + j) + share.number, share.group) = make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
-        }
-    }
-    __syncwarp();
-    store_seam(a, tile, seam, rows, share.group, share.word, share.number, places.skew);
 }
 
 // Column bytes of a segment, unless it begins above the strip: then the strip above has them.

@@ -288,7 +288,7 @@ __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const Colu
         if (tile.column + 32 * share.group >= a.k) return;
         uint32_t out[8][4];
         turn_share<amax, cleared>(a, tile, now, rows, tables, kept, share, out);
-        store_runs(a, tile, share, now, rows, kept, out);
+        store_runs(a, tile, share, now, kept, out);
         __syncwarp();  // the tables are the next group's from here on
     }
 }
@@ -311,26 +311,12 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
         wait_copies();
         __syncthreads();
         if (AHEAD && s.some()) fetch(rows[AHEAD - turn]);
-        work(tile, now, rows[turn]);
+        work(now, rows[turn]);
         if (AHEAD || !s.some()) continue;
         __syncthreads();
         fetch(rows[0]);
     }
     if (tile.held < tile.rows) clear_rows<WORKERS, 1>(a, tile, ((int32_t)tile.held + BAND - 1) & -BAND);
-}
-
-// The same for a segment that begins anywhere: places are counted from a multiple of 32 rows on.
-template <class Tile, class Work>
-__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, Tile (&rows)[1 + AHEAD], Seam& seam,
-                                          Work work) {
-    const uint64_t keep = keep_policy();
-    const uint32_t skew = (uint32_t)tile.row % BAND, end = skew + tile.rows;
-    const ColumnTile own = {tile.row - skew, tile.column, tile.window, end, end};
-    rows[0].fetch(a, own.column, own.row, end, keep, skew);
-    if (skew) fetch_seam(a, own, seam, skew, keep);
-    wait_copies();
-    __syncthreads();
-    work(own, {(int32_t)skew, (int32_t)end, tile.window}, rows[0]);
 }
 
 __device__ __forceinline__ void fetch_edges(const ColumnArguments&, const ColumnTile&, Nothing&, uint64_t) {}
@@ -351,11 +337,11 @@ template <class Tile, class Kept, class Work>
 __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, Tile (&rows)[1 + AHEAD],
                                           Kept& kept, Work work) {
     const uint64_t keep = keep_policy();
-    rows[0].fetch(a, tile.column, tile.row, tile.held, keep);
+    rows[0].fetch(a, tile.column, tile.row, tile.held, keep, tile.skew);
     fetch_edges(a, tile, kept, keep);
     wait_copies();
     __syncthreads();
-    work(tile, {0, (int32_t)tile.held, tile.window}, rows[0]);
+    work({(int32_t)tile.skew, (int32_t)tile.held, tile.window}, rows[0]);
 }
 
 }  // namespace refnum

@@ -27,14 +27,19 @@ __all__ = ["fp8_columns", "mxfp4_columns", "mxfp4_to_fp8_columns", "mxfp4_to_fp8
 
 WINDOWS, EXPERTS = 512, 320
 """Windows of rows, and experts that meet them, of one launch by splits of the host; more take another."""
-DOWN = 0xFFFF
-"""CTAs of a grid's second axis, at most."""
+DOWN = WORD = 0xFFFF
+"""CTAs of a grid's second axis, at most, and the largest number in two bytes."""
+CROWDED = 4
+"""Up to so many segments a window, each has a CTA of its own."""
 VECTORS, SCALES = 1, 2
 """Bits of `ColumnArguments.aligned`."""
 PLACES = "column_places"
 """Kernel file and function that find experts' places by splits on the device."""
-MARKS = "column_marks"
-"""Function of that file that marks where column bytes will be."""
+SEAMS, SECTOR = "column_seams", 32
+"""Kernel file and function that write the sectors of columns in which segments meet; bytes of a sector."""
+SEAM_DEFINES: tuple[str, ...] = ()
+SEAM_COUNT, SEAM_COLUMNS = 480, 512
+"""Sectors of one such launch, and columns of a CTA."""
 P = ParamSpec("P")
 
 
@@ -44,7 +49,7 @@ class Order(NamedTuple):
     that store columns at the same time, groups of 32 columns that a warp takes one after another, whether experts may
     begin at any row; windows that a CTA walks, whether it fetches rows while it turns others,
     bytes of a column that it stores at the same time; whether
-    windows are segments of several experts.
+    windows are segments of several experts, which begin at multiples of 32 (1) or anywhere (2).
     """
 
     across: int
@@ -91,9 +96,7 @@ SEGMENTS: dict[str, Order] = {
     "mxfp4_to_fp8_columns_amax": Order(2, 6, 256, turns=2, split=2),
     "mxfp4_to_fp8_rows_columns_amax": Order(0, 4, 256, cluster=2, split=2),
 }
-"""The same by splits of the host, where columns are whole sixteens of bytes: a window is a segment."""
-SEAM = 32
-"""Rows of a sector of an output's columns: above a segment, so many may lie in its first one."""
+"""The same by splits of the host, where columns are whole sixteens of bytes and segments not too many."""
 
 
 class Shape(NamedTuple):
@@ -130,6 +133,25 @@ class ColumnArguments(ctypes.Structure):
 
 class RowColumnArguments(ColumnArguments):
     """The same for a kernel whose first two outputs are rows."""
+
+    slots = ("x", "scales", "rows", "row_scales", "out", "out_scales")
+
+
+class SeamArguments(ctypes.Structure):
+    """Mirror of `refnum::SeamArguments` in kernels/column_seams.cu."""
+
+    _fields_ = [
+        *[(name, ctypes.c_void_p) for name in ("x", "scales", "rows", "row_scales", "out", "out_scales")],
+        *[(name, ctypes.c_int64) for name in
+          ("x_stride", "scale_stride", "out_stride", "k", "m", "first_sector", "first_segment")],
+        ("aligned", ctypes.c_uint32), ("seams", ctypes.c_uint32),
+        ("starts", ctypes.c_uint32 * SEAM_COUNT),
+        ("sectors", ctypes.c_uint16 * SEAM_COUNT), ("segments", ctypes.c_uint16 * SEAM_COUNT),
+    ]  # fmt: skip
+
+
+class RowSeamArguments(SeamArguments):
+    """The same behind a kernel whose first two outputs are rows."""
 
     slots = ("x", "scales", "rows", "row_scales", "out", "out_scales")
 
@@ -202,15 +224,14 @@ def _parts(ends: Sequence[int], shape: Shape) -> list[Part]:
 
 
 def _whole_parts(ends: Sequence[int], shape: Shape) -> list[Part]:
-    """Return the launches over segments: each is a window. Experts are told from a multiple of `SEAM` rows on."""
+    """Return the launches over segments of experts that begin at multiples of 32: each is a window."""
     stops = np.array(ends, np.int64)
     starts = np.concatenate([[0], stops[:-1]])
     counts = -(-(stops - starts) // shape.tall)
     numbers, expert_of = np.cumsum(counts) - counts, np.repeat(np.arange(len(ends)), counts)
     parts, first = [], 0
     while first < len(expert_of):
-        low, done = int(expert_of[first]), first - int(numbers[expert_of[first]])
-        low = int(np.searchsorted(stops, (int(starts[low]) + done * shape.tall) // SEAM * SEAM, "right"))
+        low = int(expert_of[first])
         last = min(first + WINDOWS, int(np.searchsorted(expert_of, low + EXPERTS)))
         high = int(expert_of[last - 1]) + 1
         places = np.concatenate([starts[low : low + 1], stops[low:high]])
@@ -219,7 +240,34 @@ def _whole_parts(ends: Sequence[int], shape: Shape) -> list[Part]:
     return parts
 
 
-def _cut(name: str, ends: Sequence[int], shape: Shape, vector: int = 16) -> tuple[Order, list[Part]]:
+def _seams(ends: Sequence[int], shape: Shape) -> list[dict[str, Any]]:
+    """Return the launches over sectors in which segments meet: their fields of `SeamArguments`."""
+    stops = np.array(ends, np.int64)
+    begins = np.concatenate([[0], stops[:-1]])
+    counts = -(-(stops - begins) // shape.tall)
+    numbers = np.cumsum(counts) - counts
+    at = np.repeat(begins - shape.tall * numbers, counts) + shape.tall * np.arange(counts.sum())  # where segments begin
+    within = np.flatnonzero(at % SECTOR)
+    sectors, firsts = np.unique(at[within] // SECTOR, return_index=True)
+    bits = np.uint32(1) << (at[within] % SECTOR).astype(np.uint32)
+    starts = np.bitwise_or.reduceat(bits, firsts) if len(within) else bits
+    segments = within[firsts] - 1
+    parts, first = [], 0
+    while first < len(sectors):
+        near = (sectors - sectors[first] <= WORD) & (segments - segments[first] <= WORD)
+        last = min(first + SEAM_COUNT, int(np.count_nonzero(near[first:])) + first)
+        low, number = int(sectors[first]), int(segments[first])
+        parts.append({
+            "first_sector": low, "first_segment": number, "seams": last - first,
+            "starts": _filled(SEAM_COUNT, ctypes.c_uint32, starts[first:last]),
+            "sectors": _filled(SEAM_COUNT, ctypes.c_uint16, sectors[first:last] - low),
+            "segments": _filled(SEAM_COUNT, ctypes.c_uint16, segments[first:last] - number),
+        })  # fmt: skip
+        first = last
+    return parts
+
+
+def _cut(name: str, ends: Sequence[int], shape: Shape, vector: int = 1) -> tuple[Order, list[Part]]:
     """Return the order of a function for experts that end at these rows, and its launches; `vector`: see `_vector`."""
     parts = _parts(ends, shape)
     if not parts[0].experts:
@@ -227,7 +275,9 @@ def _cut(name: str, ends: Sequence[int], shape: Shape, vector: int = 16) -> tupl
     if shape.tall == 128 and ends[-1] <= MOST and all(end % 32 == 0 for end in ends[:-1]):
         return TUNING[name]._replace(split=1), _whole_parts(ends, shape)
     if name in SEGMENTS and ends[-1] <= MOST and vector == 16:
-        return SEGMENTS[name], _whole_parts(ends, shape)
+        whole = _whole_parts(ends, shape)
+        if sum(part.windows for part in whole) * shape.tall <= CROWDED * ends[-1]:
+            return SEGMENTS[name], whole
     return RAGGED[name], parts
 
 
@@ -269,9 +319,6 @@ def _launch(call: DeviceCall, given: Columns[View]) -> None:
     order, parts = _cut(name, ends, shape, _vector(call.results[-2].address, given.x.shape[0] // shape.codes))
     shared, grids, threads = _sized(call, kernel, name, order, given, [part.windows for part in parts])
     kind = RowColumnArguments if len(call.results) > 2 else ColumnArguments
-    if order.split == 2 and order.line < 128:
-        marked = -(-shared["blocks"] * given.k // (8 * 1024))
-        call.launch(PLACES, MARKS, (), (marked, 1), 1024, kind(**shared))
     for part, grid in zip(parts, grids, strict=True):
         arguments = kind(
             **shared, first_window=part.first, windows=part.windows, experts=part.experts,
@@ -280,6 +327,17 @@ def _launch(call: DeviceCall, given: Columns[View]) -> None:
             at=_filled(WINDOWS, ctypes.c_uint16, part.at),
         )  # fmt: skip
         call.launch(kernel, name, order.defines, grid, threads, arguments)
+    if order.split == 2:
+        _launch_seams(call, shared, _seams(ends, shape))
+
+
+def _launch_seams(call: DeviceCall, shared: dict[str, Any], parts: Sequence[dict[str, Any]]) -> None:
+    """Write the sectors in which segments meet, behind the launches that leave them out."""
+    kind = RowSeamArguments if len(call.results) > 2 else SeamArguments
+    own = {name: shared[name] for name, *_ in SeamArguments._fields_ if name in shared}
+    for part in parts:
+        grid = part["seams"], -(-shared["k"] // SEAM_COLUMNS)
+        call.launch(SEAMS, SEAMS, SEAM_DEFINES, grid, SEAM_COLUMNS // 4, kind(**own, **part))
 
 
 def _launch_on_device(call: DeviceCall, given: tuple[Columns[View], View]) -> None:

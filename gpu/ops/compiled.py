@@ -38,6 +38,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
     "permute_sum": ("unpermute",),
     "column_places": (),  # runs by splits on the device alone, which no judged call has
+    "column_seams": ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns"),
     "stable_spam": (),  # a step of an optimiser, which no judged operation is
     "encode_elements": ("encode_e2m1", "encode_e4m3", "encode_e8m0"),
 }
@@ -79,7 +80,7 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     """Return the macros with which a kernel file is compiled for its launches, without those of scale layouts."""
     found = {grid.defines for name, grid in rowwise.TUNING.items() if name == kernel}
     split = ((name, order._replace(split=1)) for name, order in columns.TUNING.items() if name[:13] != "mxfp4_columns")
-    orders = (*columns.TUNING.items(), *columns.RAGGED.items(), *split)
+    orders = (*columns.TUNING.items(), *columns.RAGGED.items(), *columns.SEGMENTS.items(), *split)
     found |= {order.defines for name, order in orders if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
     found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
