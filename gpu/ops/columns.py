@@ -37,7 +37,6 @@ PLACES = "column_places"
 """Kernel file and function that find experts' places by splits on the device."""
 SEAMS, SECTOR = "column_seams", 32
 """Kernel file and function that write the sectors of columns in which segments meet; bytes of a sector."""
-SEAM_DEFINES: tuple[str, ...] = ()
 SEAM_COUNT, SEAM_COLUMNS = 480, 512
 """Sectors of one such launch, and columns of a CTA."""
 P = ParamSpec("P")
@@ -337,7 +336,7 @@ def _launch_seams(call: DeviceCall, shared: dict[str, Any], parts: Sequence[dict
     own = {name: shared[name] for name, *_ in SeamArguments._fields_ if name in shared}
     for part in parts:
         grid = part["seams"], -(-shared["k"] // SEAM_COLUMNS)
-        call.launch(SEAMS, SEAMS, SEAM_DEFINES, grid, SEAM_COLUMNS // 4, kind(**own, **part))
+        call.launch(SEAMS, SEAMS, (), grid, SEAM_COLUMNS // 4, kind(**own, **part))
 
 
 def _launch_on_device(call: DeviceCall, given: tuple[Columns[View], View]) -> None:

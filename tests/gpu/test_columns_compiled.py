@@ -21,7 +21,7 @@ except UnsupportedError as error:
 
 MXFP4 = [
     (name, order.defines)
-    for table in (columns.TUNING, columns.RAGGED)
+    for table in (columns.TUNING, columns.RAGGED, columns.SEGMENTS)
     for name, order in table.items()
     if name.startswith("mxfp4")
 ]

@@ -67,7 +67,7 @@ def test_whole_segments_need_no_list() -> None:
 
 
 def test_arguments_are_no_longer_than_any_compiler_takes() -> None:
-    assert ctypes.sizeof(columns.ColumnArguments) <= 4096
+    assert max(map(ctypes.sizeof, (columns.ColumnArguments, columns.SeamArguments))) <= 4096
 
 
 def test_segments_at_multiples_of_32_are_windows() -> None:
@@ -80,4 +80,26 @@ def test_segments_at_multiples_of_32_are_windows() -> None:
             for number, expert in enumerate(part.at, part.first):
                 first = int(part.ends[expert]) + (number - int(part.segments[expert])) * 128
                 found.append((first, min(first + 128, int(part.ends[expert + 1]))))
+        assert found == wanted
+
+
+def test_every_sector_in_which_segments_meet_is_launched_once() -> None:
+    rng = np.random.default_rng(1)
+    cases = [
+        np.cumsum(rng.integers(1, most + 1, experts)).tolist()
+        for experts, most in ((2, 3), (1700, 70), (2, 3000), (40, 600))
+    ]
+    for ends in (*cases, [128 * 70000, 128 * 70000 + 5, 128 * 80000], [32, 256, 300]):
+        wanted: dict[int, list[int]] = {}  # sector -> segments of its 32 rows
+        begins = np.array([first for first, _ in segments(ends, 128)])
+        for sector in np.unique(begins[begins % 32 > 0] // 32).tolist():
+            wanted[sector] = (np.searchsorted(begins, np.arange(32 * sector, 32 * sector + 32), "right") - 1).tolist()
+        found: dict[int, list[int]] = {}
+        for part in columns._seams(ends, Shape()):
+            assert 0 < part["seams"] <= columns.SEAM_COUNT
+            for i in range(part["seams"]):
+                begun = [int(part["starts"][i] & (2 << row) - 1).bit_count() for row in range(32)]
+                segment, sector = part["first_segment"] + part["segments"][i], part["first_sector"] + part["sectors"][i]
+                assert sector not in found and part["starts"][i] % 2 == 0
+                found[sector] = [segment + n for n in begun]
         assert found == wanted

@@ -56,7 +56,7 @@ def defines(name: str) -> tuple[str, ...]:
 
 
 # kernel file, macros, and the one function that ships with them ("" for all)
-ORDERS = (*columns.TUNING.items(), *columns.RAGGED.items())
+ORDERS = (*columns.TUNING.items(), *columns.RAGGED.items(), *columns.SEGMENTS.items())
 TURNING = [(function.rpartition("_")[0], order.defines, function) for function, order in ORDERS]
 SHIPPED = [
     (name, cut, "") for name in KERNELS for cut in compiled.cuts(name) if name not in {file for file, *_ in TURNING}
