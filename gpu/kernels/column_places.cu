@@ -78,3 +78,10 @@ __device__ __forceinline__ void column_places(const ColumnArguments& a) {
 extern "C" __global__ __launch_bounds__(1024) void column_places(const __grid_constant__ refnum::ColumnArguments a) {
     refnum::column_places(a);
 }
+
+// Marks where column bytes will be (column_seams.cuh), eight a thread.
+extern "C" __global__ __launch_bounds__(1024) void column_marks(const __grid_constant__ refnum::ColumnArguments a) {
+    const uint32_t marks[2] = {~0u, ~0u};
+    const refnum::offset_t place = 8 * ((refnum::offset_t)blockIdx.x * 1024 + threadIdx.x);
+    if (place < a.blocks * a.k) refnum::store<8>(a.out_scales + place, marks);
+}

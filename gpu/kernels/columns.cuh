@@ -43,7 +43,7 @@
 #define RAGGED 0
 #endif
 // Without RAGGED: whether windows are the segments of several experts, which begin at multiples of 32 (1) or, for `amax`, at any
-// row of columns of whole sixteens (2): then sectors in which segments meet are left to column_seams.cu.
+// row of columns of whole sixteens (2): then see column_seams.cuh.
 #ifndef SPLIT
 #define SPLIT 0
 #endif
@@ -132,11 +132,11 @@ __device__ __forceinline__ ColumnTile window_tile(const ColumnArguments& a, uint
 }
 
 // Across the grid go strips of STRIP windows, CLUSTER at a time, ACROSS column tiles of each; down go the stripes of ACROSS column
-// tiles.
+// tiles. `cta`: across the grid.
 template <int height>
-__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
-    const uint32_t across = ACROSS ? ACROSS : a.tiles, number = blockIdx.x / CLUSTER, row = number / across;
-    return window_tile<height>(a, (row * CLUSTER + blockIdx.x % CLUSTER) * STRIP, blockIdx.y * across + (number - row * across));
+__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a, uint32_t cta) {
+    const uint32_t across = ACROSS ? ACROSS : a.tiles, number = cta / CLUSTER, row = number / across;
+    return window_tile<height>(a, (row * CLUSTER + cta % CLUSTER) * STRIP, blockIdx.y * across + (number - row * across));
 }
 
 // Walks the segments of at most `tall` rows that meet a window, from the one that holds its row `row` on.

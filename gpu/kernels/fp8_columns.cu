@@ -204,7 +204,7 @@ __device__ __forceinline__ void fp8_columns(const ColumnArguments& a) {
     __shared__ __align__(16) Held held;
     __shared__ TileRows all;
     const uint32_t part = threadIdx.x % 8, quad = threadIdx.x / 8;
-    const ColumnTile tile = column_tile<TALL>(a);
+    const ColumnTile tile = column_tile<TALL>(a, blockIdx.x);
     if (tile.rows == 0) return;
     Rows rows;
     load_rows(a, tile, part, quad, rows, held);

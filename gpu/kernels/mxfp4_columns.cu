@@ -314,7 +314,7 @@ template <bool amax>
 __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     __shared__ BlocksTile rows;
     __shared__ RowMasks masks[GROUPS][SLOTS];
-    const ColumnTile tile = column_tile<HEIGHT>(a);
+    const ColumnTile tile = column_tile<HEIGHT>(a, blockIdx.x);
     if (tile.rows == 0) return;
     const uint32_t group = threadIdx.x / 32, slot = threadIdx.x % 32 / 4;
     const Share own = {slot, group, 4 * group + threadIdx.x % 4, BLOCK_ROWS * slot};

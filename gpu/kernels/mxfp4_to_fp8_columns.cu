@@ -10,7 +10,14 @@ __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ Tile tiles[1 + AHEAD];
     __shared__ typename ShapeOf<amax>::Tables tables[WARPS];
     __shared__ Kept<amax> kept;
-    const ColumnTile tile = column_tile<TALL>(a);
+    uint32_t cta = blockIdx.x;
+    if (SPLIT == 2) {
+        const Duty duty = own_duty(a);
+        if (duty.seams && blockIdx.y == 0) return;
+        if (duty.seams) return column_seams(a, duty.number, blockIdx.y - 1);
+        cta = duty.number;
+    }
+    const ColumnTile tile = column_tile<TALL>(a, cta);
     if (tile.rows == 0) return;
     walk_rows(a, tile, tiles, kept, [&](const Segment& now, Tile& rows) {
         turn_groups<amax, false>(a, tile, now, rows, tables[threadIdx.x / 32], kept);

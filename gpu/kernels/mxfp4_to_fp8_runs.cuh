@@ -1,7 +1,7 @@
 // How a thread's rows and columns of an MXFP4 to E4M3 column tile lie, and how it stores them: see mxfp4_to_fp8_tile.cuh.
 #pragma once
 
-#include "mxfp4_tile.cuh"
+#include "column_seams.cuh"
 
 namespace refnum {
 

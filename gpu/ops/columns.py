@@ -35,10 +35,10 @@ VECTORS, SCALES = 1, 2
 """Bits of `ColumnArguments.aligned`."""
 PLACES = "column_places"
 """Kernel file and function that find experts' places by splits on the device."""
-SEAMS, SECTOR = "column_seams", 32
-"""Kernel file and function that write the sectors of columns in which segments meet; bytes of a sector."""
-SEAM_COUNT, SEAM_COLUMNS = 480, 512
-"""Sectors of one such launch, and columns of a CTA."""
+MARKS = "column_marks"
+"""Function of that file that marks where column bytes will be."""
+SECTOR, SHARES = 32, 4
+"""Rows of a sector of an output's columns, and threads that have eight columns of one (kernels/column_seams.cuh)."""
 P = ParamSpec("P")
 
 
@@ -93,7 +93,7 @@ RAGGED: dict[str, Order] = {
 """The same where experts begin anywhere."""
 SEGMENTS: dict[str, Order] = {
     "mxfp4_to_fp8_columns_amax": Order(2, 6, 256, turns=2, split=2),
-    "mxfp4_to_fp8_rows_columns_amax": Order(0, 4, 256, cluster=2, split=2),
+    "mxfp4_to_fp8_rows_columns_amax": Order(1, 4, 256, cluster=2, split=2),
 }
 """The same by splits of the host, where columns are whole sixteens of bytes and segments not too many."""
 
@@ -132,25 +132,6 @@ class ColumnArguments(ctypes.Structure):
 
 class RowColumnArguments(ColumnArguments):
     """The same for a kernel whose first two outputs are rows."""
-
-    slots = ("x", "scales", "rows", "row_scales", "out", "out_scales")
-
-
-class SeamArguments(ctypes.Structure):
-    """Mirror of `refnum::SeamArguments` in kernels/column_seams.cu."""
-
-    _fields_ = [
-        *[(name, ctypes.c_void_p) for name in ("x", "scales", "rows", "row_scales", "out", "out_scales")],
-        *[(name, ctypes.c_int64) for name in
-          ("x_stride", "scale_stride", "out_stride", "k", "m", "first_sector", "first_segment")],
-        ("aligned", ctypes.c_uint32), ("seams", ctypes.c_uint32),
-        ("starts", ctypes.c_uint32 * SEAM_COUNT),
-        ("sectors", ctypes.c_uint16 * SEAM_COUNT), ("segments", ctypes.c_uint16 * SEAM_COUNT),
-    ]  # fmt: skip
-
-
-class RowSeamArguments(SeamArguments):
-    """The same behind a kernel whose first two outputs are rows."""
 
     slots = ("x", "scales", "rows", "row_scales", "out", "out_scales")
 
@@ -223,45 +204,19 @@ def _parts(ends: Sequence[int], shape: Shape) -> list[Part]:
 
 
 def _whole_parts(ends: Sequence[int], shape: Shape) -> list[Part]:
-    """Return the launches over segments of experts that begin at multiples of 32: each is a window."""
+    """Return the launches over segments: each is a window. Experts are told from a multiple of `SECTOR` rows on."""
     stops = np.array(ends, np.int64)
     starts = np.concatenate([[0], stops[:-1]])
     counts = -(-(stops - starts) // shape.tall)
     numbers, expert_of = np.cumsum(counts) - counts, np.repeat(np.arange(len(ends)), counts)
     parts, first = [], 0
     while first < len(expert_of):
-        low = int(expert_of[first])
+        low, done = int(expert_of[first]), first - int(numbers[expert_of[first]])
+        low = int(np.searchsorted(stops, (int(starts[low]) + done * shape.tall) // SECTOR * SECTOR, "right"))
         last = min(first + WINDOWS, int(np.searchsorted(expert_of, low + EXPERTS)))
         high = int(expert_of[last - 1]) + 1
         places = np.concatenate([starts[low : low + 1], stops[low:high]])
         parts.append(Part(first, last - first, high - low, places, numbers[low:high], expert_of[first:last] - low))
-        first = last
-    return parts
-
-
-def _seams(ends: Sequence[int], shape: Shape) -> list[dict[str, Any]]:
-    """Return the launches over sectors in which segments meet: their fields of `SeamArguments`."""
-    stops = np.array(ends, np.int64)
-    begins = np.concatenate([[0], stops[:-1]])
-    counts = -(-(stops - begins) // shape.tall)
-    numbers = np.cumsum(counts) - counts
-    at = np.repeat(begins - shape.tall * numbers, counts) + shape.tall * np.arange(counts.sum())  # where segments begin
-    within = np.flatnonzero(at % SECTOR)
-    sectors, firsts = np.unique(at[within] // SECTOR, return_index=True)
-    bits = np.uint32(1) << (at[within] % SECTOR).astype(np.uint32)
-    starts = np.bitwise_or.reduceat(bits, firsts) if len(within) else bits
-    segments = within[firsts] - 1
-    parts, first = [], 0
-    while first < len(sectors):
-        near = (sectors - sectors[first] <= WORD) & (segments - segments[first] <= WORD)
-        last = min(first + SEAM_COUNT, int(np.count_nonzero(near[first:])) + first)
-        low, number = int(sectors[first]), int(segments[first])
-        parts.append({
-            "first_sector": low, "first_segment": number, "seams": last - first,
-            "starts": _filled(SEAM_COUNT, ctypes.c_uint32, starts[first:last]),
-            "sectors": _filled(SEAM_COUNT, ctypes.c_uint16, sectors[first:last] - low),
-            "segments": _filled(SEAM_COUNT, ctypes.c_uint16, segments[first:last] - number),
-        })  # fmt: skip
         first = last
     return parts
 
@@ -284,7 +239,11 @@ def _grid(windows: int, order: Order, tiles: int) -> tuple[int, int]:
     """Return the CTAs of a launch, across and down."""
     across = order.across or tiles
     strips = -(-windows // order.strip)
-    return -(-strips // order.cluster) * order.cluster * across, -(-tiles // across)
+    ctas, down = -(-strips // order.cluster) * order.cluster * across, -(-tiles // across)
+    if order.split < 2:
+        return ctas, down
+    seams = -(-windows * across * order.turns * SHARES // (8 * order.cluster))  # threads: a stripe's, of WIDE / TURNS a CTA
+    return ctas + seams * order.cluster, down + 1
 
 
 def _sized(call: DeviceCall, kernel: str, name: str, order: Order, given: Columns[View], counts: Sequence[int]) -> Any:
@@ -292,7 +251,7 @@ def _sized(call: DeviceCall, kernel: str, name: str, order: Order, given: Column
     x, scales, k, m = given.x, given.scales, given.k, given.x.shape[0]
     shape, tiles = SHAPES.get(kernel, Shape()), -(-k // order.wide)
     across = order.across or tiles
-    if -(-tiles // across) > DOWN:
+    if -(-tiles // across) + (order.split == 2) > DOWN:
         raise ShapeError(f"{x.name} has rows of {k} elements; {name} takes at most {DOWN * across * order.wide}")
     grids = [_grid(count, order, tiles) for count in counts]
     if any(grid[0] > MOST for grid in grids):
@@ -318,6 +277,9 @@ def _launch(call: DeviceCall, given: Columns[View]) -> None:
     order, parts = _cut(name, ends, shape, _vector(call.results[-2].address, given.x.shape[0] // shape.codes))
     shared, grids, threads = _sized(call, kernel, name, order, given, [part.windows for part in parts])
     kind = RowColumnArguments if len(call.results) > 2 else ColumnArguments
+    if order.split == 2:
+        marked = -(-shared["blocks"] * given.k // (8 * 1024))
+        call.launch(PLACES, MARKS, (), (marked, 1), 1024, kind(**shared))
     for part, grid in zip(parts, grids, strict=True):
         arguments = kind(
             **shared, first_window=part.first, windows=part.windows, experts=part.experts,
@@ -326,17 +288,6 @@ def _launch(call: DeviceCall, given: Columns[View]) -> None:
             at=_filled(WINDOWS, ctypes.c_uint16, part.at),
         )  # fmt: skip
         call.launch(kernel, name, order.defines, grid, threads, arguments)
-    if order.split == 2:
-        _launch_seams(call, shared, _seams(ends, shape))
-
-
-def _launch_seams(call: DeviceCall, shared: dict[str, Any], parts: Sequence[dict[str, Any]]) -> None:
-    """Write the sectors in which segments meet, behind the launches that leave them out."""
-    kind = RowSeamArguments if len(call.results) > 2 else SeamArguments
-    own = {name: shared[name] for name, *_ in SeamArguments._fields_ if name in shared}
-    for part in parts:
-        grid = part["seams"], -(-shared["k"] // SEAM_COLUMNS)
-        call.launch(SEAMS, SEAMS, (), grid, SEAM_COLUMNS // 4, kind(**own, **part))
 
 
 def _launch_on_device(call: DeviceCall, given: tuple[Columns[View], View]) -> None:

@@ -38,7 +38,6 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
     "permute_sum": ("unpermute",),
     "column_places": (),  # runs by splits on the device alone, which no judged call has
-    "column_seams": ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns"),
     "stable_spam": (),  # a step of an optimiser, which no judged operation is
     "encode_elements": ("encode_e2m1", "encode_e4m3", "encode_e8m0"),
 }
