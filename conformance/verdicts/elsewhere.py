@@ -9,7 +9,7 @@ from ..cases.case import Case
 from ..cases.entry import WORDS
 from ..cases.findings import Finding
 from ..cases.levels import Outcome
-from ..cases.operation import run_golden
+from ..cases.operation import OPERATIONS, run_golden
 from ..subjects.calls.call import Called
 from ..subjects.calls.moved import (
     alike,
@@ -27,6 +27,8 @@ from .blame import Golden, breach, compared, to_blame, wrong
 from .refusals import refused
 from .tally import Tally
 
+MOST_ROWS = 64
+"""Rows of a matrix that is multiplied with itself."""
 Judging = Callable[[Subject, Case, Golden, Tally, float], None]
 
 
@@ -68,11 +70,21 @@ def one_array(subject: Subject, case: Case, golden: Golden, tally: Tally, second
     """Judge inputs that are columns of one array, and one array that is given for several inputs."""
     if len(beside_each_other(case)) > 1:
         elsewhere(COLUMNS_OF_ONE)(subject, case, golden, tally, seconds)
+    case = _with_itself(case)
     names = alike(case)
     if len(names) > 1:
         narrow = min(names, key=lambda name: WORDS.get(name, 0))  # random words of fewer bits are legal as others
         same = case.with_inputs(dict.fromkeys(names, case.inputs[narrow]), label=SAME_ARRAY.name)
         elsewhere(SAME_ARRAY)(subject, same, run_golden(same), tally, seconds)
+
+
+def _with_itself(case: Case) -> Case:
+    """Return a product of one format as that of the first rows of `a` with themselves; any other case as it is."""
+    product = OPERATIONS[case.operation].family == "product" and case.params.get("splits") is None
+    if not product or case.params.get("a_format") != case.params.get("b_format"):
+        return case
+    rows = case.inputs["a"][:MOST_ROWS].copy()
+    return replace(case, inputs={"a": rows, "b": rows.copy()})
 
 
 GAPS, PADDED, ODD, OFFSET, SIDE_STREAM = (

@@ -38,7 +38,7 @@ def test_a_kernel_that_is_wrong_on_an_array_of_no_axes_is_told_and_the_run_goes_
     assert any(failure.case.inputs["x"].ndim == 0 for failure in tally.failures)
 
 
-@pytest.mark.parametrize("operation", ["swiglu_quantize", "q_ema", "swiglu_backward"])
+@pytest.mark.parametrize("operation", ["swiglu_quantize", "q_ema", "swiglu_backward", "matmul_fp8", "matmul_bf16"])
 def test_inputs_that_are_one_array_are_told(operation):
     names = OPERATIONS[operation].inputs
 
