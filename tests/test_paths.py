@@ -79,4 +79,4 @@ def test_no_record_names_a_folder_or_a_gpu_of_a_machine():
 def test_a_folder_and_a_gpu_of_a_machine_are_found():
     for text in (b'"CC": "/opt/gcc/bin/gcc"', b'["/tmp/x"]', b'"uuid": "GPU-af2e01be-eaf5-74a0"'):
         assert OF_A_MACHINE.search(text)
-    assert not OF_A_MACHINE.search(b"docs/work/x, GPU-bound, 3/opt")
+    assert not OF_A_MACHINE.search(b"docs/home/x, GPU-bound, 3/opt")

@@ -47,6 +47,7 @@ SAWB, AFFINE, KEEP, QAT = ("sawb",), ("int4_affine", "efficient_qat"), ("int4_ke
 ADAM, SPAM, STABLE = ("adam_apply",), ("spam_apply",), ("stable_spam_apply",)
 INT4_READ, LLM_FP4 = ("dequantize_int4",), ("llm_fp4",)
 SCALES = ("a_scales", "b_scales")
+SIGNED = ("quantize_*", "dequantize_*", "encode_e[24]*", "encode_element", "decode_*", "fp8_to_mxfp4", "mxfp4_to_fp8")
 EXACT = frozenset({*TETRAJET, *V2, *V2_READ, *INT4_READ})
 """Operations that only rules which name them, or all, are for: they have no profile, which rules of all quantisers
 change, and no scale bytes, which those of all that dequantise do."""
@@ -62,34 +63,8 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "E2M1_STICKY_LOST": (((*F, *ENC), rounding.sticky_lost),),
     "DOUBLE_ROUNDING_BF16": (((*F, *ENC), rounding.through_bfloat16),),
     "DOUBLE_ROUNDING_FP16": (((*F, *ENC), rounding.through_float16),),
-    "SIGN_OF_ZERO_LOST": (
-        (
-            (
-                "quantize_*",
-                "dequantize_*",
-                "encode_e[24]*",
-                "encode_element",
-                "decode_*",
-                "fp8_to_mxfp4",
-                "mxfp4_to_fp8",
-            ),
-            rounding.positive_zero,
-        ),
-    ),
-    "E4M3_NEG_ZERO": (
-        (
-            (
-                "quantize_*",
-                "dequantize_*",
-                "encode_e[24]*",
-                "encode_element",
-                "decode_*",
-                "fp8_to_mxfp4",
-                "mxfp4_to_fp8",
-            ),
-            rounding.positive_zero,
-        ),
-    ),
+    "SIGN_OF_ZERO_LOST": ((SIGNED, rounding.positive_zero),),
+    "E4M3_NEG_ZERO": ((SIGNED, rounding.positive_zero),),
     "TOP_VALUE_UNREACHABLE": (((*F, *ENC), rounding.top_unreachable),),
     "OVERFLOW_WRAPS": (((*F, *ENC), rounding.overflow_wraps),),
     "E4M3_CARRY_LOST": ((("encode_e4m3",), rounding.carry_lost),),

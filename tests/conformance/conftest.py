@@ -1,4 +1,4 @@
-"""What the compiler made of a changed host build is kept by its content, under pytest's cache."""
+"""What the compiler made of a changed host build, kept by its content under pytest's cache; two kernels in a folder."""
 
 import functools
 import hashlib
@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cli_tools import alone, failed_run
 
 KEPT = Path(__file__).resolve().parents[2] / ".pytest_cache" / "objects"
 WEEK = 7 * 24 * 3600.0
@@ -45,3 +46,24 @@ def _kept_objects():
 def _mutants_from_kept_objects(request):
     if request.module.__name__ in ("test_museum", "test_mutants_run", "test_mutants_sole_killers"):
         request.getfixturevalue("_kept_objects")
+
+
+@pytest.fixture
+def in_a_folder(tmp_path, monkeypatch):
+    """Go to a folder with a right and a wrong kernel, where no subject is installed."""
+    alone(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def failed_once(tmp_path_factory):
+    """Return a finished run of the wrong kernel and its folder, whose contents several tests read."""
+    folder = tmp_path_factory.mktemp("failed")
+    return failed_run(folder), folder
+
+
+@pytest.fixture
+def failed(failed_once, tmp_path):
+    """Return a finished run of the wrong kernel, with what it left behind in the test's folder."""
+    done, folder = failed_once
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return done

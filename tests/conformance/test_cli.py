@@ -6,16 +6,13 @@ import sys
 
 import numpy as np
 import pytest
-from cli_tools import RIGHT, WRONG, alone, refnum
+from cli_tools import RIGHT, WRONG, refnum
 from typer.testing import CliRunner
 
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cli import app
 
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path, monkeypatch):
-    alone(tmp_path, monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def test_a_right_kernel_passes_with_exit_0():

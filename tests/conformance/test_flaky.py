@@ -15,6 +15,7 @@ from refnum.conformance.subjects.calls.call import Called
 from refnum.conformance.verdicts import probes
 from refnum.conformance.verdicts.judge import judge
 from refnum.conformance.verdicts.repeats import excluded, odd_ones
+from refnum.conformance.verdicts.smoke import smoke
 from refnum.conformance.verdicts.tally import Tally
 
 CASE = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": np.arange(64, dtype=np.float32).reshape(2, 32)})
@@ -140,5 +141,6 @@ def test_odd_ones_are_those_that_differ_from_most():
 
 
 def test_a_kernel_that_is_wrong_in_its_very_first_call_alone_is_found():
-    row = only(report_of(subject(flips(lambda call: call == 1)), level="smoke"))
-    assert row["outcome"] == "flaky" and row["calls"]["flips"] == 1
+    found = tally()
+    assert smoke(subject(flips(lambda call: call == 1)), found, [CASE], 60.0, lambda _: None)
+    assert found.flips == 1 and found.close() is Outcome.FLAKY

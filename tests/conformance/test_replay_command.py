@@ -1,10 +1,8 @@
 """`refnum replay`, `explain` and `shrink` on replay files, those of a machine with a GPU among them."""
 
-import shutil
-
 import numpy as np
 import pytest
-from cli_tools import alone, failed_run, refnum
+from cli_tools import refnum
 
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.levels import NO_LEVEL
@@ -13,24 +11,7 @@ from refnum.conformance.subjects.loading.discover import from_file
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.tally import Failure
 
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path, monkeypatch):
-    alone(tmp_path, monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def failed_once(tmp_path_factory):
-    """Return a finished run of the wrong kernel and its folder, whose contents several tests read."""
-    folder = tmp_path_factory.mktemp("failed")
-    return failed_run(folder), folder
-
-
-@pytest.fixture
-def failed(failed_once, tmp_path):
-    done, folder = failed_once
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    return done
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def test_the_replay_command_replays_with_and_without_the_kernel(failed, tmp_path):

@@ -1,33 +1,15 @@
 """Reports of `refnum check`, of runs that die too, and `refnum report` on saved ones."""
 
 import json
-import shutil
 import subprocess
 import sys
 
 import pytest
-from cli_tools import RIGHT, alone, failed_run, refnum
+from cli_tools import RIGHT, refnum
 
 from refnum.conformance.reports import report as reports
 
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path, monkeypatch):
-    alone(tmp_path, monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def failed_once(tmp_path_factory):
-    """Return a finished run of the wrong kernel and its folder, whose contents several tests read."""
-    folder = tmp_path_factory.mktemp("failed")
-    return failed_run(folder), folder
-
-
-@pytest.fixture
-def failed(failed_once, tmp_path):
-    done, folder = failed_once
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    return done
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def test_a_wrong_kernel_exits_1_and_shows_the_page_and_the_replay_command(failed, tmp_path):
