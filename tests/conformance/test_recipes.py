@@ -1,6 +1,9 @@
 """Recipes: the same seed, the same cases; JSON and simplification that lose nothing and end."""
 
 import json
+import subprocess
+import sys
+from functools import partial
 
 import hypothesis
 import ml_dtypes
@@ -206,3 +209,23 @@ def test_frozen_case_digest():
 
 
 FROZEN = "53649a9321d8e964"
+
+
+DRAWS = """
+import sys
+if sys.argv[1:]:
+    import mine
+from refnum.conformance.cases.recipes import sampled_recipes
+for name, params in (("unpermute", {"align": 32}), ("matmul_fp8", {})):
+    print([recipe.to_json() for recipe in sampled_recipes(name, "HOPPER", params, 3, 40)])
+"""
+
+
+def test_what_is_drawn_does_not_depend_on_modules_that_are_loaded(tmp_path):
+    """A seed draws the same beside a user's module full of numbers, and leaves no folder there."""
+    (tmp_path / "mine.py").write_text(f"NUMBERS = {list(range(2, 2000, 7))}\n")
+    (tmp_path / "draws.py").write_text(DRAWS)
+    run = partial(subprocess.run, cwd=tmp_path, stdout=subprocess.PIPE, check=True)
+    alone, beside = (run([sys.executable, "draws.py", *more]).stdout for more in ([], ["mine"]))
+    assert alone.count(b"'seed'") == 80 and alone == beside
+    assert not (tmp_path / ".hypothesis").exists()

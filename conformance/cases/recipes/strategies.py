@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 
 from .drawing import Limits, draw_recipe
 from .recipe import Recipe
@@ -18,6 +19,18 @@ T = TypeVar("T")
 
 LIMITS = Limits(elements=1 << 18, rows=1024)
 """The largest case of a run, so that it costs milliseconds."""
+BACKEND = "refnum"
+"""Name under which Hypothesis knows `Everywhere`."""
+
+
+class Everywhere(HypothesisProvider):
+    """Hypothesis's own choices without constants of the modules that are loaded: a seed draws the same everywhere."""
+
+    def _maybe_draw_constant(self, *args: Any, **keywords: Any) -> None:
+        """Draw no constant; Hypothesis would take one time in twenty, and keep them in a folder of the user's."""
+
+
+AVAILABLE_PROVIDERS[BACKEND] = f"{__name__}.Everywhere"
 
 
 class Shrinking:
@@ -62,6 +75,7 @@ def drawn(operation: str, params: str, seed: int, examples: int) -> tuple[Recipe
     found: list[Recipe] = []
 
     @settings(
+        backend=BACKEND,
         phases=[Phase.generate],
         database=None,
         derandomize=False,
