@@ -26,8 +26,10 @@ RESIDUES = tuple(count for count in range(67, 1027) if count not in MARKS)
 """Numbers that stand for every residue of 512, below it and beyond."""
 EACH, LOW = 4, 256
 """Numbers of the other side that each of `RESIDUES` meets; those below `LOW` meet as much of it as may be."""
-AREA, MOST, THIN = 1 << 14, 1 << 17, 3
-"""Elements below which every pair is asked; of the largest part; and of how many pairs between one is asked."""
+AREA, MOST = 1 << 14, 1 << 17
+"""Elements below which every pair is asked, and of the largest part."""
+THIN = {1 << 15: 3, 1 << 16: 6, MOST: 12}
+"""Elements -> of how many pairs up to there one is asked: large ones cost most and differ least."""
 TURNS = 16
 """Times that a number is asked at least, in other forms; twice as often the most rows, and the most columns."""
 GIANT_TALL, GIANT_WIDE = {True: 65540, False: 4096}, {True: 65540, False: 2051}
@@ -77,8 +79,7 @@ def pairs(operation: str, share: float, dice: Random, turns: int = TURNS) -> Pai
     most = int(MOST * min(1, 2 * share))
     for rows in tall:
         for size in wide:
-            area = rows * size * step
-            if area <= most and dice.random() < share * (1 if area <= AREA else 1 / THIN):
+            if rows * size * step <= most and dice.random() < share / _thinned(rows * size * step):
                 found[rows, size] = 1
     largest = MOST if share >= FAIR_SHARE else most
     found.update(set(_residues(operation, share, dice)) if turns == TURNS else ())
@@ -90,6 +91,11 @@ def pairs(operation: str, share: float, dice: Random, turns: int = TURNS) -> Pai
     found[GIANT_TALL[True], 1] += 1 if dear and turns == TURNS else 0
     found[2, GIANT_WIDE[step == 1]] += 2 * turns if share >= LEAST_SHARE else turns
     return _even(operation, found)
+
+
+def _thinned(area: int) -> int:
+    """Return of how many pairs of so many elements one is asked."""
+    return 1 if area <= AREA else next(count for most, count in THIN.items() if area <= most)
 
 
 def brief_pairs(operation: str, dice: Random) -> Pairs:
@@ -129,7 +135,7 @@ def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int,
     loose = operation in LOOSE
     count = max(1, round((EACH if loose else EACH - 1) * share))
     for number in RESIDUES:
-        room = max(1, min(SMALL[-1], AREA // number // unit(operation)))
+        room = max(1, min(SMALL[-1], AREA // 4 // number // unit(operation)))
         for _ in range(count):
             yield number, dice.randint(1, room)
             if loose:
