@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -35,6 +36,8 @@ LARGEST = np.float32(16)
 """Magnitude about which the maximum of a tensor lies where it is given: that of the largest elements."""
 NUMBERS = ("scale_byte", "signs", "n0", "k", "cap")
 """Arguments that are numbers, and levels of a row."""
+MOST_BESIDE = 1 << 15
+"""Elements of the first operand of a product up to which the other one has up to 16 rows; 5 beside larger ones."""
 SHORT_KEY = 5
 """Of so many keyed cases one has a Philox key without an offset, which is 0 then (N13.5)."""
 
@@ -152,7 +155,8 @@ def _factors(
 
     They are bfloat16, or finite codes with scales of one kind each.
     """
-    order, wide = str(params["order"]), int(row.get("columns of the product", COLUMNS[seed % 5]))
+    few = COLUMNS[seed % (5 if math.prod(shape) <= MOST_BESIDE else 3)]
+    order, wide = str(params["order"]), int(row.get("columns of the product", few))
     kinds, k = scale_kinds(order)[1:], terms_for(order, shape[1])
     if OPERATIONS[operation].main == "values":
         sides = {"a": (shape[0], k), "b": (wide, k)}

@@ -50,7 +50,8 @@ PAIRED_LOOSE = (1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 33, 64, 65, 96, 127, 128, 129,
 PRODUCT_COLUMNS = (*range(1, 67), *BESIDE_POWERS[3:-9])
 """Rows of `b`, and so columns of a product: its tiles of 8 to 256 columns, whole and in part."""
 PRODUCT_SIDES = ((3, 33), (17, 128), (1, 160), (66, 17))
-"""Rows and terms of products of these numbers of columns, by turns."""
+WIDE_SIDES = ((3, 33), (2, 128), (1, 160), (17, 17))
+"""Rows and terms of products of these numbers of columns, by turns; and of more than 512."""
 
 EXPERTS = (*range(1, 10), 15, 16, 17, 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, *BESIDE_POWERS[1:27], 160, 300,
            1100)  # fmt: skip

@@ -128,7 +128,7 @@ def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row
         large = rows * size * unit(operation) > LARGE
         special = operation not in PRODUCTS and (large or (rows + size) % ORDINARY > 0)
         large = operation not in PRODUCTS and large
-        times = max(times, 2) if axis == WHOLE or (two and large) else times
+        times = max(times, 2) if axis == WHOLE else times
         for half in (0, 1) if two else (0,):
             share = (times + (rows + size + half) % 2) // 2 if two else times
             if share:

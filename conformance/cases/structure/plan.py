@@ -237,7 +237,8 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
         return
     if operation in factors.PRODUCTS:
         for place, wide in enumerate(factors.PRODUCT_COLUMNS):
-            rows, terms = factors.PRODUCT_SIDES[place % len(factors.PRODUCT_SIDES)]
+            sides = factors.PRODUCT_SIDES if wide <= 512 else factors.WIDE_SIDES
+            rows, terms = sides[place % len(sides)]
             yield {"rows": rows, "columns": terms, "columns of the product": wide}
     most = max(map(math.prod, factors.EXTREMES)) // DEAR.get(operation, 1)
     shapes = [shape for shape in factors.EXTREMES if math.prod(shape) <= most]
