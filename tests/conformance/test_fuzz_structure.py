@@ -4,9 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fuzz_tools import campaign
 
+from refnum.conformance.cases.case import FORM
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.structure import grouped
+from refnum.conformance.cases.structure.campaign import CALLS, campaign_rows
+from refnum.conformance.cases.structure.factors import GROUPED, SPLITS
+from refnum.conformance.cases.structure.levels import Levels, case_of
 from refnum.conformance.commands.fuzz import budget
 from refnum.conformance.commands.fuzz.shards import STRUCTURE
 from refnum.conformance.commands.fuzz.status import Watcher
@@ -53,7 +60,35 @@ def pack_payload(packed, scales):
         payload[-1, -1] ^= np.uint8(1)
     return payload
 """, "wrong-after-refusal"),
+    "three experts of which the middle one is empty": (
+        "matmul_bf16", """
+def matmul_bf16(a, b, order="chain", out="float32", splits=None):
+    if splits is not None and len(splits) == 3 and splits[1] == 0 and splits[0] and splits[2]:
+        b = b[[0, 1, 1]]
+    return refnum.matmul_bf16(a, b, order, out, splits)
+""", ""),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", GROUPED)
+def test_campaigns_draw_products_of_experts_of_every_kind(operation):
+    """In plain calls too, which are products of the same experts."""
+    params = OPERATIONS[operation].defaults()
+    rows = [row for row in campaign_rows(operation, "HOPPER", params, "salt", 1200, 1 << 16) if "splits" in row]
+    assert len(rows) == 300 and rows == [
+        row for row in campaign_rows(operation, "HOPPER", params, "salt", 1200, 1 << 16) if "splits" in row
+    ]
+    for factor, levels in (("experts", grouped.EXPERTS), ("empty experts", grouped.EMPTY), ("splits", SPLITS),
+                           ("drawn", grouped.DRAWN), ("calls", CALLS)):  # fmt: skip
+        assert {row[factor] for row in rows if factor in row} == set(levels), factor
+    for number, row in enumerate(rows[:40]):
+        made = Levels(operation, "HOPPER", params, row, number)
+        case, plain = case_of(made), case_of(made.plain())
+        assert case.elements <= 1 << 17 and len(case.params["splits"]) == len(case.inputs["b"])
+        assert case.params["splits"] == plain.params["splits"] and FORM not in plain.params
+        assert all(np.array_equal(array, plain.inputs[name]) or "storage broadcast" in case.label
+                   for name, array in case.inputs.items())  # fmt: skip
+        assert run_golden(case)
 
 
 @pytest.mark.parametrize("what", KERNELS)

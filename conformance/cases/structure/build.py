@@ -54,7 +54,7 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
         inputs, more = _routed(operation, params, row, seed)
     elif operation in RAGGED:
         inputs, more = _ragged(operation, row, seed)
-    elif operation in GROUPED and "splits" in row:
+    elif operation in GROUPED and not grouped.MARKS.isdisjoint(row):
         inputs, more = grouped.inputs(operation, params, row, seed)
     else:
         inputs = _matrix(operation, params, row, seed)

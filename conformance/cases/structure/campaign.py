@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from . import grouped
 from .covering import Row, Table
-from .factors import CAST_SHAPES, CASTS, ROUTED
+from .factors import CAST_SHAPES, CASTS, GROUPED, ROUTED
 from .mixed import columns_of, drawn_shape, form, mixed_rows, sized
 from .plan import DEAR, base_row, tables, within
 
 CALLS = ("once", "twice", "after a refusal", "at once", "once", "probed")
 """How often a case is called: once, once more, after a call that must be refused, from two threads, in every way."""
-COMBINED, LARGE = 3, 12
-"""Of so many rows one has levels of the tables together, and one has more elements than the others."""
+COMBINED, LARGE, STACKED = 3, 12, 4
+"""Of so many rows one has levels of the tables together, one has more elements than the others, and one is a product of
+experts where an operation has such products."""
 TALL, WIDE = (1 << 12, 70_000), (1 << 14, 1 << 17)
 """The least and the most rows, or columns, of a row that is large in one of them."""
 TRIES = 30
@@ -37,6 +39,9 @@ def campaign_rows(
     found = mixed_rows(operation, f"campaign {salt}", count, forms, outs, shapes)
     most = max(1 << 12, largest // DEAR.get(operation, 1))
     for number in range(count):
+        if operation in GROUPED and number % STACKED == 1:
+            found[number] = grouped.campaign_row(operation, params, dice)
+            continue
         drawn = _drawn(operation, str(params.get("dtype")), shapes, number, most, dice)
         if drawn:
             found[number] = {**drawn, **form(drawn, {**forms, **(outs if dice.random() < 0.5 else {})}, dice)}

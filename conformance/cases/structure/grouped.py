@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -36,8 +38,14 @@ DRAWN, DRAWN_ROWS = ("cut", "many", "boundary", "long"), 32
 """Ways of drawing the rows of every expert, see `ragged.drawn`, and rows of levels that are drawn."""
 ROOM = 4096
 """Columns with which `ragged.drawn` has 64 experts at most."""
-MOST = 1 << 19
-"""Products of two elements in the largest case: of an ordinary one there are some 10^4."""
+MOST, MOST_DRAWN = 1 << 19, 1 << 16
+"""Products of two elements in the largest case of a check, and of a campaign; an ordinary case has some 10^4."""
+FEW = 5
+"""The most experts in half of a campaign's rows of levels: with few of them an empty one decides most."""
+OF_B = ("experts", "columns of the product", "columns")
+"""Factors whose product is the elements of `b`."""
+MARKS = frozenset({"splits", "experts", "drawn"})
+"""Factors of which a row of a product of experts has one at least, in a plain call too."""
 STACKED = tuple(level for level in STORAGES if level != "transposed" and not level.startswith("broadcast"))
 """Storages of arrays of three axes, of which `every other row` leaves out every other expert."""
 
@@ -49,17 +57,33 @@ def rows(operation: str, params: Mapping[str, Any], amount: str) -> list[Row]:
     order = str(params["order"])
     table = _table(operation, order, paired=False)
     base = {name: levels[0] for name, levels in table.items()}
-
-    def fits(row: Row) -> bool:
-        counts, wide = splits(row, even=False), int(row.get("columns of the product", max(COLUMNS)))
-        return counts is not None and sum(counts) * wide * int(row["columns"]) <= MOST
-
+    fits = partial(_fits, MOST)
     found = singles(table, fits, base)
     if amount in ("full", "exhaustive"):
         many = {**base, "experts": EXPERTS[-1], "rows before it": 0}
         found += [{**many, "empty experts": empty} for empty in EMPTY]
         found += pairs(_table(operation, order, paired=True), fits, base) + _drawn(operation, table)
     return found[:2] if amount == "smoke" else found
+
+
+def campaign_row(operation: str, params: Mapping[str, Any], dice: Random) -> Row:
+    """Return a row of a campaign: levels together, or experts of any number of rows, in a call of any form."""
+    table = _table(operation, str(params["order"]), paired=False)
+    if dice.random() < 0.4:
+        return _drawn_row(operation, table, dice.choice(DRAWN), dice)
+    most = dice.choice((FEW, max(EXPERTS)))
+    table = {**table, "experts": tuple(count for count in EXPERTS if count <= most)}
+    row = {name: dice.choice(levels) for name, levels in table.items()}
+    while not _fits(MOST_DRAWN, row) or math.prod(int(row[name]) for name in OF_B) > MOST_DRAWN:
+        name = dice.choice(list(table))
+        row[name] = dice.choice(table[name])
+    return {**row, **_form(operation, dice)}
+
+
+def _fits(most: int, row: Row) -> bool:
+    """Whether a row's levels agree and its products are no more than so many."""
+    counts, wide = splits(row, even=False), int(row.get("columns of the product", max(COLUMNS)))
+    return counts is not None and sum(counts) * wide * int(row["columns"]) <= most
 
 
 def _table(operation: str, order: str, paired: bool) -> Table:
@@ -81,17 +105,24 @@ def _table(operation: str, order: str, paired: bool) -> Table:
 
 def _drawn(operation: str, table: Table) -> list[Row]:
     """Return rows of experts with any number of rows, in calls of every form."""
-    dice, found = Random(f"experts {operation}"), list[Row]()
+    dice = Random(f"experts {operation}")
+    return [_drawn_row(operation, table, DRAWN[place % len(DRAWN)], dice) for place in range(DRAWN_ROWS)]
+
+
+def _drawn_row(operation: str, table: Table, way: str, dice: Random) -> Row:
+    """Return a row of experts with any number of rows, in a call of any form."""
+    shape: Row = {name: dice.choice(levels) for name, levels in table.items() if name.startswith("scales of")}
+    shape |= {"drawn": way, "drawn rows": dice.randint(1, 130)}
+    shape["columns"] = dice.randint(1, 66)
+    return {**shape, **_form(operation, dice)}
+
+
+def _form(operation: str, dice: Random) -> Row:
+    """Return levels of the factors of form of a call."""
     forms: dict[str, tuple[Level, ...]] = {"splits": SPLITS, "scalars": SCALARS}
     for name in ("a", "b", *OPERATIONS[operation].optional):
         forms |= {f"{name}.storage": STACKED if name.startswith("b") else STORAGES, f"{name}.address": ADDRESSES}
-    for place in range(DRAWN_ROWS):
-        shape: Row = {name: dice.choice(levels) for name, levels in table.items() if name.startswith("scales of")}
-        shape |= {"drawn": DRAWN[place % len(DRAWN)], "drawn rows": dice.randint(1, 130)}
-        shape["columns"] = dice.randint(1, 66)
-        found.append({**shape, **{name: levels[0] if dice.random() < 0.4 else dice.choice(levels)
-                                  for name, levels in forms.items()}})  # fmt: skip
-    return found
+    return {name: levels[0] if dice.random() < 0.4 else dice.choice(levels) for name, levels in forms.items()}
 
 
 def counts_of(row: Row, seed: int) -> list[int]:
