@@ -312,6 +312,7 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "STEP_EPS_INSIDE": (((*ADAM, *SPAM, *STABLE), updates.eps_inside),),
     "STEP_EPS_CORRECTED": (((*ADAM, *STABLE), updates.eps_corrected),),
     "STEP_RECIPROCAL": (((*ADAM, *SPAM, *STABLE), updates.reciprocal),),
+    "STEP_ROOT_NEAR": (((*ADAM, *SPAM, *STABLE), updates.root_near),),
     "STEP_OLD_MOMENT": (((*ADAM, *SPAM, *STABLE), updates.old_moment),),
     "STEP_DECAY_LEFT_OUT": (((*ADAM, *STABLE), updates.decay_left_out),),
     "STEP_SUBNORMALS_LOST": (((*ADAM, *SPAM, *STABLE), updates.subnormals_lost),),

@@ -122,6 +122,12 @@ def rate_first(weight: Array, rate: np.float32, m: Array, below: Array) -> Array
     return weight - rate * m / below
 
 
+def near_root(v: Array) -> Array:
+    """A root as the number times its rounded reciprocal root: one float32 step off at 28 % of the numbers."""
+    reciprocal = (1 / np.sqrt(v.astype(np.float64))).astype(np.float32)
+    return np.where((v == 0) | np.isinf(v), np.sqrt(v), v * reciprocal)
+
+
 def _without_subnormals(array: Array) -> Array:
     return np.where(np.abs(array) < np.float32(2.0**-126), np.copysign(ZERO, array), array)
 
@@ -142,6 +148,7 @@ def forgets_otherwise(case: Case, golden: Outputs) -> Outputs | None:
 fused = rule(Step(average=fused_average))
 eps_inside = rule(Step(below=lambda v, root, eps: np.sqrt(v + eps) / root))
 eps_corrected = rule(Step(below=lambda v, root, eps: (np.sqrt(v) + eps) / root))
+root_near = rule(Step(below=lambda v, root, eps: near_root(v) / root + eps))
 reciprocal = rule(Step(divide=lambda m, below: m * (np.float32(1) / below)))
 lerp, square_later = rule(Step(first=interpolated)), rule(Step(square_later=True))
 weight_fused, rate_before = rule(Step(move=fused_move)), rule(Step(move=rate_first))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -85,6 +87,28 @@ def test_every_bit_is_explained(name, params):
     golden = [part.view(np.uint32) for part in getattr(refnum, step.__name__)(*given.values(), **params)]
     assert [np.flatnonzero(a != one_nan(b)).tolist() for a, b in zip(found, wanted, strict=True)] == [[], [], []]
     assert any((a != one_nan(b)).any() for a, b in zip(found, golden, strict=True))
+
+
+def exact_root(bits):
+    """The nearest float32 to the root of a normal one, in integers: its significand times 2^23 or 2^24 has the root."""
+    exponent, significand = (bits >> 23) - 127, bits & 0x7FFFFF | 0x800000
+    whole = significand << 23 + exponent % 2
+    least = math.isqrt(whole)
+    return ((exponent >> 1) + 127 << 23) + (least + (whole - least * least > least)) - 0x800000
+
+
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX2", reason="known of AVX2 alone")
+def test_the_note_says_how_far_the_root_of_torch_is_off():
+    """NumPy's is the nearest one."""
+    bits = np.arange(0x3F800000, 0x40800000, 251, dtype=np.uint32)
+    bits = np.concatenate([[0x3F800401, np.float32(19).view(np.uint32)], bits]).astype(np.uint32)
+    exact = np.array([exact_root(one) for one in bits.tolist()])
+    off = root(bits).astype(np.int64) - exact
+    assert np.array_equal(np.sqrt(bits.view(np.float32)).view(np.uint32), exact)
+    assert exact[:2].tolist() == [0x3F800200, 0x408B7C1A] and off[:2].tolist() == [1, -1]
+    assert set(off) == {-1, 0, 1} and 0.16 < (off != 0).mean() < 0.18
+    first = np.arange(0x3F800000, 0x3F800401, dtype=np.uint32)
+    assert np.array_equal(root(first), np.sqrt(first.view(np.float32)).view(np.uint32))
 
 
 def test_what_released_code_cannot_be_given_is_outside():
