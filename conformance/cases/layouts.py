@@ -26,13 +26,12 @@ OTHERS = tuple(name for name in LAYOUTS if name != PLAIN)
 def stored_inputs(case: Case) -> Mapping[str, np.ndarray]:
     """Return a case's inputs as a kernel is given them."""
     layout, form = case.params.get(IN, PLAIN), case.params.get(FORM, {})
-    given = {name: _in_dtype(array, form.get(f"{name}.dtype")) for name, array in case.inputs.items()}
-    if layout == PLAIN:
-        return given
-    stored = scales_to_layout(case.inputs["scales"], layout)
-    if form.get("padding") == "garbage":
-        stored = _with_garbage(stored, scales_to_layout(np.ones_like(case.inputs["scales"]), layout))
-    return {**given, "scales": stored}
+    given = dict(case.inputs)
+    if layout != PLAIN:
+        given["scales"] = stored = scales_to_layout(case.inputs["scales"], layout)
+        if form.get("padding") == "garbage":
+            given["scales"] = _with_garbage(stored, scales_to_layout(np.ones_like(case.inputs["scales"]), layout))
+    return {name: in_dtype(array, form.get(f"{name}.dtype")) for name, array in given.items()}
 
 
 def _with_garbage(stored: np.ndarray, ones: np.ndarray) -> np.ndarray:
@@ -45,11 +44,11 @@ def _with_garbage(stored: np.ndarray, ones: np.ndarray) -> np.ndarray:
     return np.where(padding, word.type(0x42280000 if word.itemsize == 4 else 0xD3), bits).view(stored.dtype)
 
 
-def _in_dtype(array: np.ndarray, dtype: str | None) -> np.ndarray:
-    """Return an array in another dtype: bfloat16 as its uint16 bits, whole numbers by value."""
+def in_dtype(array: np.ndarray, dtype: str | None) -> np.ndarray:
+    """Return an array in another dtype, or byte order: bfloat16 as its uint16 bits, all else by value."""
     if dtype is None or name_of(array) == dtype:
         return array
-    return array.view(np.uint16) if name_of(array) == "bfloat16" else array.astype(dtype)
+    return (array.view(np.uint16) if name_of(array) == "bfloat16" else array).astype(dtype, copy=False)
 
 
 def stored_scales(case: Case, scales: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ refusal. Under capture of a graph they may be: what cannot be captured ends so."
 def refusal(called: Called, capturing: bool = False) -> bool:
     """Whether a call was refused: with an error of its own. A crash, a hang or a device's error is none."""
     error = called.words.partition(":")[0]
-    if called.outcome is Outcome.PASS or called.finding or called.outcome is Outcome.TIMEOUT:
+    if called.outcome is Outcome.PASS or called.finding or called.returned or called.outcome is Outcome.TIMEOUT:
         return False
     if called.outcome is Outcome.FAULT:
         launched = error in LAUNCHED or any(words in called.words.lower() for words in DEVICE_WORDS)

@@ -14,6 +14,7 @@ from ..cases.findings import Finding
 from ..cases.layouts import IN, OUT
 from ..cases.levels import NO_LEVEL
 from ..cases.operation import OPERATIONS
+from ..cases.structure.byte_order import swapped
 from ..cases.structure.factors import GROUPED
 from ..cases.structure.illegal import illegal_cases
 from ..cases.structure.levels import Levels, case_of
@@ -48,7 +49,9 @@ def lacking(subject: Subject, operation: str) -> list[str]:
 
 
 def is_asked(subject: Subject, case: Case) -> bool:
-    """Whether a subject's callable names the keywords that a case gives and few kernels have."""
+    """Whether a subject's callable names the keywords that a case gives and few have, and its arrays have any order."""
+    if subject.arrays != "numpy" and swapped(case):
+        return False
     given = {*case.params, *case.params.get(FORM, {})} - set(OPERATIONS[case.operation].params)
     return given.isdisjoint(lacking(subject, case.operation))
 
@@ -105,7 +108,7 @@ def call_at_once(subject: Subject, case: Case, golden: Golden, tally: Tally, sec
 def after_refusals(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
     """Yield calls on a case, each after another illegal one was refused."""
     for illegal in _illegal(case):
-        if refusal(call(subject, illegal, seconds)):
+        if is_asked(subject, illegal) and refusal(call(subject, illegal, seconds)):
             yield call(subject, case, seconds)
 
 

@@ -16,6 +16,7 @@ from ..draw.products import scale_kinds
 from ..entry import WORDS
 from ..layouts import IN, OUT
 from ..operation import OPERATIONS, outputs_of
+from . import byte_order
 from .build import build
 from .covering import Row
 from .factors import CASTS, GROUPED, RAGGED, ROUTED
@@ -51,11 +52,17 @@ OUTS_WRONG = ("one array short", "one array more")
 """Arrays that cannot be `out`, and numbers of them."""
 
 
+READABLE = "byte orders"
+"""The stream of `readable_cases`, beside that of illegal ones."""
+
+
 def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Case]:
     """Yield the illegal cases of a variant, always the same and in the same order; `legal_beside` is right for each."""
     legal = legal_beside(operation, profile, params)
     for label, inputs, more in _changes(legal):
         yield legal.with_inputs(inputs, more, label=f"illegal: {label}")
+    for label, more in byte_order.refused(legal):
+        yield legal.with_inputs({}, more, label=f"illegal: {label}")
     if operation in GROUPED:
         grouped = legal_beside(operation, profile, params, experts=True)
         for label, inputs, more in _experts(grouped):
@@ -63,6 +70,12 @@ def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> It
     many = len(outputs_of(legal)) > 1
     for level in (*OUT_WRONG, *(OUTS_WRONG if many else ())) if "out" not in OPERATIONS[operation].params else ():
         yield legal.with_inputs({}, {FORM: {"out": level}}, label=f"illegal: out with {level}")
+
+
+def readable_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Case]:
+    """Yield the cases of a variant that are refused or right: whole numbers in the other byte order."""
+    for experts in (False, True) if operation in GROUPED else (False,):
+        yield from byte_order.readable(legal_beside(operation, profile, params, experts))
 
 
 def legal_beside(operation: str, profile: str, params: Mapping[str, Any], experts: bool = False) -> Case:

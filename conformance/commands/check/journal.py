@@ -24,7 +24,7 @@ from ...cases.operation import run_golden
 from ...cases.recipes import sampled_cases
 from ...cases.structure import structure_cases
 from ...cases.structure.fields import parts
-from ...cases.structure.illegal import illegal_cases
+from ...cases.structure.illegal import READABLE, illegal_cases, readable_cases
 from ...mismatches import replay
 from ...reports import files
 from ...subjects.subject import Subject
@@ -152,6 +152,8 @@ def again(note: Mapping[str, Any]) -> Case:
         cases = parts(*key, note["stream"].partition(" ")[2])
     elif note["stream"] == "illegal":
         cases = illegal_cases(*key)
+    elif note["stream"] == READABLE:
+        cases = readable_cases(*key)
     elif note["stream"] == "sampled":
         cases = sampled_cases(*key, note["seed"], note["examples"])
     else:

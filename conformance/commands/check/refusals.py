@@ -1,4 +1,7 @@
-"""What a subject must refuse: illegal calls, each followed by a legal one, which must still be right."""
+"""What a subject must refuse: illegal calls, each followed by a legal one, which must still be right.
+
+Whole numbers in the other byte order are legal: a subject refuses them or reads them by their value.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ from ...cases.crop import of_experts
 from ...cases.layouts import IN, OUT
 from ...cases.levels import Outcome
 from ...cases.operation import OPERATIONS, call_golden, run_golden
-from ...cases.structure.illegal import illegal_cases, legal_beside
+from ...cases.structure import byte_order
+from ...cases.structure.illegal import READABLE, illegal_cases, legal_beside, readable_cases
 from ...subjects.calls.call import call
 from ...subjects.subject import Subject, takes
+from ...verdicts.judge import record
 from ...verdicts.refusals import refusal
 from ...verdicts.structural import is_asked
 from .asking import Asking
@@ -46,6 +51,26 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -
             engine.book.note(subject.name, engine.number)
             if _judge(engine, subject, case):
                 engine.one(subject, beside, golden)
+    engine.book.enter(key, READABLE)
+    for engine.number, case in enumerate(readable_cases(*key)):
+        _ask_readable(engine, names, case)
+
+
+def _ask_readable(engine: Asking, names: set[str], case: Case) -> None:
+    """Make a call that subjects may refuse, and judge those that answer."""
+    subjects = [one for one in engine.active() if one.name in names and is_asked(one, case)]
+    golden = engine.golden(case) if subjects else None
+    if golden is None:
+        return
+    for subject in subjects:
+        inside, seconds = engine.inside(subject, case, golden), engine.plan.seconds
+        if inside is None:
+            continue
+        engine.book.note(subject.name, engine.number)
+        called = engine.watched(subject, partial(call, subject, inside[0], seconds))
+        if not refusal(called):
+            record(called, *inside, engine.tallies[subject.name], partial(call, subject, seconds=seconds))
+        engine.lost(subject, engine.tallies[subject.name])
 
 
 def _is_asked(subject: Subject, case: Case) -> bool:
@@ -54,17 +79,18 @@ def _is_asked(subject: Subject, case: Case) -> bool:
         return False
     if case.params.get(FORM) == {"out": "read-only"} and subject.arrays != "numpy":
         return False  # no other library has arrays that cannot be written
-    if OUT in case.params and not takes(subject.operations[case.operation], OUT):
+    if any(name in case.params and not takes(subject.operations[case.operation], name) for name in (IN, OUT)):
         return False
     return is_asked(subject, case)
 
 
 def _refused_by_model(engine: Asking, case: Case) -> bool:
     """Whether the golden model refuses a case; one that it takes is the harness's own fault, forms of calls apart."""
-    if case.params.get(FORM):
+    if case.params.get(FORM) and ("out" in case.params[FORM] or not byte_order.swapped(case)):
         return True
+    as_stored = byte_order.swapped(case) or (OUT in case.params and IN not in case.params)
     try:
-        (call_golden if OUT in case.params and IN not in case.params else run_golden)(case)
+        (call_golden if as_stored else run_golden)(case)
     except RefnumError:
         return True
     except Exception as error:
@@ -81,7 +107,7 @@ def _judge(engine: Asking, subject: Subject, case: Case) -> bool:
     if refusal(called):
         tally.coverage.illegal += 1
         return True
-    if called.outcome in (Outcome.PASS, Outcome.MISMATCH):
+    if called.returned or called.outcome in (Outcome.PASS, Outcome.MISMATCH):
         tally.accepted.append((case.label.removeprefix("illegal: "), case))
     else:
         tally.faults.append((called.outcome, f"{called.words} ({case.label}; it must be refused with an error)", case))

@@ -25,6 +25,7 @@ from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
 from ...cases.operation import as_bits, golden_like
 from ...cases.same_bytes import same
+from ...cases.structure.byte_order import OTHER
 from ..arrays import Guarded, same_place, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes_out
 from .exits import caught
@@ -68,6 +69,7 @@ class Called:
     its name in `cases.findings.Finding`, else empty. no_room: whether a case is unsupported
     for want of memory, as the judge saw it, whatever the words. lost: whether the process of the subject ended.
     declared: whether it is unsupported by what the subject declares, before any line of its own ran.
+    returned: whether the subject returned, and what it returned, or its `out`, is no array of numbers here.
     """
 
     results: tuple[np.ndarray, ...] = ()
@@ -78,6 +80,7 @@ class Called:
     no_room: bool = False
     lost: bool = False
     declared: bool = False
+    returned: bool = False
 
     @property
     def answered(self) -> bool:
@@ -155,7 +158,7 @@ def call_on(
         The answer of `look`, or the outcome of a call that failed. The float mode, NumPy's error handling and the
         recursion limit are as before the call.
     """
-    process, mode, inside = os.getpid(), float_mode(), False
+    process, mode, inside, returned = os.getpid(), float_mode(), False, False
     errors, depth = geterr(), sys.getrecursionlimit()
     try:
         given = inputs()
@@ -164,7 +167,7 @@ def call_on(
         with caught(), time_limit(seconds):
             inside = True
             result = subject.operations[case.operation](**arguments, **extra)
-            inside = False
+            inside, returned = False, True
             parts = result if isinstance(result, tuple | list) else (result,)
             live = tuple(part for part in parts if part is not None)
             changed = float_mode() != mode
@@ -184,7 +187,7 @@ def call_on(
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return _ended(subject, case, error, inside)
+        return replace(_ended(subject, case, error, inside), returned=returned and isinstance(error, TypeError))
     finally:
         if os.getpid() != process:  # a process that the subject forked off came back here: it is not ours
             os._exit(1)
@@ -238,10 +241,12 @@ def _kept_contract(
     case: Case, given: Mapping[str, Any], results: tuple[np.ndarray, ...], live: tuple[Any, ...]
 ) -> Called:
     for name, original in stored_inputs(case).items():
-        if tuple(given[name].shape) != original.shape:
-            words = f"the call changed the shape of its input {name} to {list(given[name].shape)}"
+        array = given[name]
+        if tuple(array.shape) != original.shape:
+            words = f"the call changed the shape of its input {name} to {list(array.shape)}"
             return Called(results, live, Outcome.MISMATCH, words, Finding.INPUT_MUTATED)
-        if not same(raw(to_numpy(given[name])), raw(original)):
+        now = array if isinstance(array, np.ndarray) else to_numpy(array)  # an input may have any byte order
+        if not same(raw(now), raw(original)):
             return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", Finding.INPUT_MUTATED)
     for name, zone in getattr(given, "zones", {}).items():
         side = zone.trespass()
@@ -278,7 +283,7 @@ def _into_form(subject: Subject, case: Case, seconds: float) -> Called:
     except UnsupportedError as error:
         return Called(outcome=Outcome.UNSUPPORTED, words=str(error), declared=True)
     called = call_on(subject, case, lambda: lay_out(subject, case), seconds, out=as_out(case, places))
-    return called if called.outcome is not Outcome.PASS else filled(called, places)
+    return called if called.outcome is not Outcome.PASS or form_of(case)["out"] == OTHER else filled(called, places)
 
 
 def filled(called: Called, places: Sequence[Placed]) -> Called:

@@ -17,9 +17,10 @@ import refnum
 from refnum.errors import UnsupportedError
 
 from ...cases.case import FORM, Case
-from ...cases.layouts import PLAIN
+from ...cases.layouts import PLAIN, in_dtype
 from ...cases.operation import OPERATIONS
 from ...cases.same_bytes import same
+from ...cases.structure.byte_order import OTHER, other_dtype
 from ..arrays import to_library, to_numpy
 
 ALIGN, SLACK, MOST_KEPT = 128, 256, 1 << 14
@@ -54,6 +55,8 @@ class Placed:
         """
         if library == "jax" or (library.startswith("torch") and storage.startswith("reversed")):
             raise UnsupportedError(f"{library} has no arrays in the storage {storage!r}")
+        if library != "numpy" and not like.dtype.isnative:
+            raise UnsupportedError(f"{library} has no arrays of {like.dtype}")
         dtype = np.dtype(np.uint16) if library == "cupy" and like.dtype.name == "bfloat16" else like.dtype
         shape = base_shape(like.shape, storage, dtype.itemsize)
         size, self.poison = int(np.prod(shape)) * dtype.itemsize, poison
@@ -269,6 +272,8 @@ def out_in_form(case: Case, like: tuple[np.ndarray, ...], library: str, poison: 
     form = form_of(case)
     if form["out"] in _COUNTS:
         return [Placed(one, library, "contiguous", 0, poison) for one in _COUNTS[form["out"]](like)]
+    if form["out"] == OTHER:
+        return [Placed(in_dtype(one, other_dtype(one) or None), library, "contiguous", 0, poison) for one in like]
     if form["out"] in _UNFIT:
         like = (_UNFIT[form["out"]](like[0]), *like[1:])
         places = [Placed(one, library, "contiguous", 0, poison) for one in like]

@@ -158,6 +158,7 @@ def _answer(
                 "finding": called.finding,
                 "no_room": called.no_room,
                 "declared": called.declared,
+                "returned": called.returned,
                 "results": len(called.results),
             }
         )

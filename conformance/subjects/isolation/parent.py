@@ -331,7 +331,7 @@ def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
             outcome, count = Outcome(one["outcome"]), int(one["results"])
             own, rest = tuple(rest[:count]), rest[count:]
             finding = one["finding"] if one["finding"] in ("", *NAMED_BY_CALLS) else Finding.INPUT_MUTATED
-            said = {"no_room": one.get("no_room") is True, "declared": one.get("declared") is True}
+            said = {name: one.get(name) is True for name in ("no_room", "declared", "returned")}
             calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, **said))
         if not calls or rest:
             raise ValueError("it has no calls, or more results than calls")

@@ -20,6 +20,7 @@ from ...cases.contracts import checked_contract
 from ...cases.entry import FLOAT_INPUTS
 from ...cases.levels import checked_level
 from ...cases.operation import OPERATIONS
+from ...cases.structure.byte_order import swapped
 from .layouts import in_layouts
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,6 +55,8 @@ class Limits:
         given = case.params.get("input") or (first.dtype.name if first is not None else "")
         if self.dtypes and given in FLOAT_INPUTS and given not in self.dtypes:
             return f"it takes {', '.join(self.dtypes)}, not {given}"
+        if self.dtypes and swapped(case):
+            return f"it takes {', '.join(self.dtypes)} in the machine's byte order"
         own = case.inputs["x"].dtype.name if "x" in case.inputs else ""
         if self.dtypes and own and own not in (*self.dtypes, "uint16"):  # uint16 holds bfloat16 bits
             return f"it takes {', '.join(self.dtypes)}, not {own}"

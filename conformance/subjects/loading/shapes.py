@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from refnum.errors import DtypeError
 from refnum.profiles import profile_name
 
 from ...cases.case import Case
@@ -15,10 +16,16 @@ from ...cases.operation import call_golden
 
 
 def case_of(operation: Operation, keywords: dict[str, Any]) -> Case:
-    """Return the case of a call from its keywords; the harness passes the profile as an object."""
+    """Return the case of a call from its keywords; the harness passes the profile as an object.
+
+    Raises DtypeError for an array of another byte order than the machine's: neither a pointer nor a line names one.
+    """
     inputs = {
         name: keywords[name] for name in (*operation.inputs, *operation.optional) if keywords.get(name) is not None
     }
+    for name, array in inputs.items():
+        if not array.dtype.isnative:
+            raise DtypeError(f"{name} has dtype {array.dtype}; allowed is the machine's own byte order: swap its bytes")
     params = {k: v for k, v in keywords.items() if k not in (*operation.inputs, *operation.optional, "profile")}
     profile = keywords.get("profile")
     return Case(operation.name, "HOPPER" if profile is None else profile_name(profile), params, inputs)

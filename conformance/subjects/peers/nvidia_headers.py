@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from refnum.arrays import float32_bits
-from refnum.errors import ArgumentError, UnsupportedError
+from refnum.errors import ArgumentError, DtypeError, UnsupportedError
 from refnum.formats import get_format
 from refnum.profiles import Profile, get_profile
 
@@ -126,12 +126,19 @@ def nearest_scale() -> bool:
     return codes.tolist() == [127, 128]
 
 
+def _native(x: np.ndarray) -> np.ndarray:
+    """Return an array in C order; DtypeError for another byte order, which C++ cannot see."""
+    if not x.dtype.isnative:
+        raise DtypeError(f"x has dtype {x.dtype}; allowed is the machine's own byte order")
+    return np.ascontiguousarray(x)
+
+
 def encode(target: str, x: np.ndarray, rounding: str = "nearest", saturate: bool = True) -> np.ndarray:
     """Convert each element by the headers: x float32, bfloat16 or float16 of any shape -> codes u8.
 
     rounding: nearest or toward_zero (E4M3 and E5M2 nearest only), for E8M0 up, down or nearest (CUDA 13.5).
     """
-    x = np.ascontiguousarray(x)
+    x = _native(x)
     codes = np.empty(x.shape, np.uint8)
     mode = _mode(target, rounding, saturate)
     _call(library().encode(TARGETS[target], mode, INPUTS[x.dtype.name], x.ctypes.data, codes.ctypes.data, x.size))
@@ -167,7 +174,7 @@ def quantize_mx(x: np.ndarray, profile: Profile | str, element: str = "E2M1") ->
     """Block quantiser of the headers' parts: x [M, K] -> (codes u8 [M, K], scales u8 [M, K/32])."""
     profile = get_profile(profile)
     m, k = x.shape
-    wide = np.ascontiguousarray(float32_bits(np.ascontiguousarray(x)))
+    wide = np.ascontiguousarray(float32_bits(_native(x)))
     codes, scales = np.empty((m, k), np.uint8), np.empty((m, k // 32), np.uint8)
     mode = SATURATE * (profile.nonfinite == "satfinite")
     maximum = float(get_format(element).max_value)

@@ -7,7 +7,7 @@ TO_EVEN = np.array([False, True, False, True, False, True, False])  # whether th
 
 
 def _quantize(x, tie_goes_up):
-    if x.dtype.name not in ("float32", "bfloat16", "float16"):
+    if str(x.dtype) not in ("float32", "bfloat16", "float16"):
         raise TypeError(f"x is {x.dtype}; give float32, bfloat16 or float16")
     with np.errstate(invalid="ignore"):  # signalling NaNs are among the inputs
         blocks = x.astype(np.float64).reshape(x.shape[0], x.shape[1] // 32, 32)  # float64: exact from here on
