@@ -33,9 +33,9 @@ INSTRUCTIONS = (
     "permute", "sign_bytes", "lane_signs", "pair_upper_0", "pair_upper_1", "pair_upper_2", "pair_upper_3", "choose",
     "max_lanes", "min_lanes", "max3_lanes", "larger_lane", "subtract_to_zero", "add_and_clamp", "scale_halves",
     "scale_each", "halves_below", "add_and_max_lanes", "add_and_min", "high_product", "shift_in", "larger_magnitude",
-    "multiply", "add", "outside_12", "outside_11", "silu_of_large", "sigmoid_of_large", "scale_float", "tree_sum",
-    "has_nan_code", "round_to_bfloat16", "is_plain_tile", "largest_binade", "e2m1_decode", "byte_place",
-    "planes_found",
+    "multiply", "add", "multiply_lane", "add_lane", "outside_12", "outside_11", "silu_of_large", "sigmoid_of_large",
+    "scale_float", "tree_sum", "has_nan_code", "round_to_bfloat16", "is_plain_tile", "largest_binade", "e2m1_decode",
+    "byte_place", "planes_found",
 )  # fmt: skip
 """Functions of `instructions.cpp`: three words in, one out, see `mutation/instructions.py`."""
 FUNCTIONS: dict[str, tuple[type, ...]] = {

@@ -46,6 +46,31 @@ REFNUM_HD uint64_t aligned_significand(uint32_t significand, int32_t apart) {
     REFNUM_EXPECTS(significand < 1u << 24 && apart >= 0 && apart <= 253);
     return ((uint64_t)significand << 27) >> (apart < 60 ? apart : 60);
 }
+
+// A mask of ones if a condition holds.
+REFNUM_HD uint32_t all_if(bool condition) { return 0u - (uint32_t)condition; }
+
+// Bits up to the leading one of a word below 2**31, of zero 1. The conversion is exact: no mode can change it.
+REFNUM_HD int32_t length_of_word(uint32_t word) {
+    const uint32_t spare = all_if(word >= 1u << 24) & 0x7F;
+    const float counted = (float)(int32_t)((word | 1) & ~spare);
+    uint32_t pattern;
+    __builtin_memcpy(&pattern, &counted, 4);
+    return (int32_t)(pattern >> 23) - 126;
+}
+
+// Places that bring the leading one of finite magnitude bits' significand to bit 23, 23 for zero.
+REFNUM_HD int32_t places_to_raise(uint32_t magnitude) { return 24 - length_of_word(float_significand(magnitude)); }
+
+// As `round_to_float` of a word below 2**30 that is not zero, without branches.
+REFNUM_HD uint32_t rounded_float(uint32_t word, int32_t exponent) {
+    const int32_t beyond = length_of_word(word) - 24, lowest = -149 - exponent;
+    const int32_t places = beyond > lowest ? beyond : lowest, field = exponent + places + 149;
+    const int32_t up = places < 0 ? -places : 0, down = places < 0 ? 0 : places < 31 ? places : 31;
+    const uint32_t kept = word >> down, rest = word - (kept << down);
+    const uint32_t rounded = (kept + (uint32_t)(2 * rest + (kept & 1) > 1u << down)) << up;
+    return choose(FLOAT_INF, ((uint32_t)field << 23) + rounded, all_if(field > 253));
+}
 #endif
 
 // FMUL: bits of a * b.
@@ -66,26 +91,16 @@ REFNUM_HD uint32_t multiply_floats(uint32_t a, uint32_t b) {
 #endif
 }
 
-// FMUL by a power of two, its bits without a sign. The twin has no branches, so that compilers make vectors of it; the one
-// conversion, of an integer below 2**23, is exact and normal: it finds the leading one of a subnormal.
+// FMUL by a power of two, its bits without a sign. The twin has no branches, so that compilers make vectors of it.
 REFNUM_HD uint32_t scale_float(uint32_t bits, uint32_t power) {
 #ifdef __CUDA_ARCH__
     return multiply_floats(bits, power);
 #else
-    const uint32_t magnitude = bits & FLOAT_MAGNITUDE, sign = bits & FLOAT_SIGN, fraction = bits & 0x7FFFFF;
-    const float counted = (float)(int32_t)(fraction | 1);
-    uint32_t pattern;
-    __builtin_memcpy(&pattern, &counted, 4);
-    const int32_t lift = 150 - (int32_t)(pattern >> 23);  // of a subnormal: brings the leading one to bit 23
-    const bool normal = magnitude >= 1u << 23;
-    const uint32_t significand = normal ? fraction | 1u << 23 : fraction << lift;
-    const int32_t field = (normal ? (int32_t)(magnitude >> 23) : 1 - lift) + exponent_of_float(power);
-    const int32_t low = field < 1 ? 1 - field : 0, down = low < 25 ? low : 25;
-    const uint32_t kept = significand >> down, rest = significand & ((1u << down) - 1);
-    const uint32_t subnormal = kept + (uint32_t)(2 * rest + (kept & 1) > 1u << down);
-    const uint32_t whole = field < 255 ? ((uint32_t)(field - 1) << 23) + significand : FLOAT_INF;
-    const uint32_t product = sign | (magnitude == 0 ? 0 : field > 0 ? whole : subnormal);
-    return magnitude < FLOAT_INF ? product : magnitude > FLOAT_INF ? FLOAT_NAN : sign | FLOAT_INF;
+    const uint32_t magnitude = bits & FLOAT_MAGNITUDE, sign = bits & FLOAT_SIGN;
+    const int32_t exponent = float_exponent(magnitude) + exponent_of_float(power) - 150;
+    const uint32_t product = rounded_float(float_significand(magnitude), exponent) & all_if(magnitude != 0);
+    const uint32_t special = choose(FLOAT_NAN, bits, all_if(magnitude > FLOAT_INF));
+    return choose(sign | product, special, all_if(magnitude < FLOAT_INF));
 #endif
 }
 
@@ -154,5 +169,35 @@ REFNUM_HD uint32_t multiply_add_floats(uint32_t a, uint32_t b, uint32_t c) {
     return (swap ? c & FLOAT_SIGN : sign) | round_to_float(total << up, large.exponent - up);
 #endif
 }
+
+#ifndef __CUDA_ARCH__
+// As `multiply_floats` and `add_floats`, without branches: compilers make vectors of loops of these.
+REFNUM_HD uint32_t multiply_lane(uint32_t a, uint32_t b) {
+    const uint32_t x = a & FLOAT_MAGNITUDE, y = b & FLOAT_MAGNITUDE, sign = (a ^ b) & FLOAT_SIGN;
+    // 29 or 30 bits of the product of two significands whose leading one is bit 23
+    const int32_t up = places_to_raise(x), other = places_to_raise(y);
+    const uint32_t left = float_significand(x) << up, right = float_significand(y) << other;
+    const uint32_t word = (uint32_t)((uint64_t)left * right >> 18) | (uint32_t)((left * right & 0x3FFFF) != 0);
+    const uint32_t product = rounded_float(word, float_exponent(x) - up + float_exponent(y) - other - 282);
+    const uint32_t zero = all_if((x == 0) | (y == 0)), nan = all_if((x > FLOAT_INF) | (y > FLOAT_INF)) | zero;
+    const uint32_t special = choose(FLOAT_NAN, sign | FLOAT_INF, nan);
+    return choose(special, sign | (product & ~zero), all_if((x >= FLOAT_INF) | (y >= FLOAT_INF)));
+}
+REFNUM_HD uint32_t add_lane(uint32_t a, uint32_t b) {
+    // Three places below the larger addend's last, the third of which stands for all that falls out, decide: a
+    // difference loses more than one leading place only where nothing falls out.
+    const uint32_t swap = all_if((a & FLOAT_MAGNITUDE) < (b & FLOAT_MAGNITUDE));
+    const uint32_t large = choose(b, a, swap), small = choose(a, b, swap), sign = large & FLOAT_SIGN;
+    const uint32_t x = large & FLOAT_MAGNITUDE, y = small & FLOAT_MAGNITUDE, minus = all_if((a ^ b) >> 31);
+    const int32_t apart = float_exponent(x) - float_exponent(y), down = apart < 27 ? apart : 27;
+    const uint32_t left = float_significand(x) << 3, right = float_significand(y) << 3;
+    const uint32_t moved = right >> down, aligned = moved | (uint32_t)((moved << down) != right);
+    const uint32_t total = left + ((aligned ^ minus) - minus);
+    const uint32_t sum = sign | rounded_float(total, float_exponent(x) - 153);
+    const uint32_t finite = choose(a & b & FLOAT_SIGN, sum, all_if(total == 0));
+    const uint32_t nan = all_if(x > FLOAT_INF) | (all_if(y == FLOAT_INF) & minus);
+    return choose(choose(FLOAT_NAN, large, nan), finite, all_if(x >= FLOAT_INF));
+}
+#endif
 
 }  // namespace refnum

@@ -93,6 +93,12 @@ REFNUM_HD uint32_t float_tile_byte(uint32_t amax, uint32_t carry) {
 template <int count>
 REFNUM_HD void e4m3_words(const uint32_t* bits, uint32_t byte, uint32_t* codes) {
     const uint32_t inverse = inverse_power(byte);
+#ifndef __CUDA_ARCH__  // as below, in loops that compilers make vectors of
+    uint8_t found[4 * count];
+    for (int i = 0; i < 4 * count; ++i) found[i] = (uint8_t)e4m3_of_float(scale_float(bits[i], inverse));
+    __builtin_memcpy(codes, found, sizeof found);
+    return;
+#endif
     REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {
         const uint32_t* x = bits + 4 * i;

@@ -76,6 +76,7 @@ REFNUM_HD GroupSpan group_span(const uint32_t* w) {
     return {(int32_t)(most >> 23), low ? low : 1, (rest & 0xFFFF) == 0};
 }
 
+#ifdef __CUDA_ARCH__
 // The sums of a group under all 16 sign patterns, where no float32 addition rounds.
 REFNUM_HD void float_butterflies(uint32_t* bits) {
     REFNUM_UNROLL
@@ -89,6 +90,7 @@ REFNUM_HD void float_butterflies(uint32_t* bits) {
         }
     }
 }
+#endif
 
 // A finite number as an integer times 2**(low - 150).
 REFNUM_HD sum_t placed_number(uint32_t bits, int32_t place) {
@@ -156,6 +158,7 @@ REFNUM_HD bool is_odd_row(int i, int j) {
     return ((both ^ both >> 1 ^ both >> 2 ^ both >> 3) & 1) != 0;
 }
 
+#ifdef __CUDA_ARCH__
 // One sum of a group of any span, in limbs: rare.
 template <int digits>
 REFNUM_HD uint32_t wide_sum(const uint32_t* bits, int j, int32_t low) {
@@ -193,7 +196,69 @@ REFNUM_HD uint32_t wide_sum(const uint32_t* bits, int j, int32_t low) {
     }
     return rounded_sum<digits>(minus, word, exponent);
 }
+#else
+// Rows of integers under all sign patterns.
+template <int wide>
+REFNUM_HD void integer_butterflies(sum_t (&sums)[GROUP][wide]) {
+    for (int half = 1; half < GROUP; half *= 2) {
+        for (int i = 0; i < GROUP; ++i) {
+            for (int n = 0; n < wide && !(i & half); ++n) {
+                const sum_t a = sums[i][n], b = sums[i + half][n];
+                sums[i][n] = a + b, sums[i + half][n] = a - b;
+            }
+        }
+    }
+}
 
+// A quarter of a sum in limbs, as `wide_sum` rounds it.
+template <int digits>
+REFNUM_HD uint32_t rounded_limbs(const sum_t (&limbs)[LIMBS], int32_t low) {
+    sum_t sign = 0, carry = 0, plain[LIMBS + 1];
+    for (int n = 0; n < LIMBS; ++n) sign = (limbs[n] + sign) >> LIMB;
+    for (int n = 0; n < LIMBS; ++n) {
+        const sum_t total = (sign < 0 ? -limbs[n] : limbs[n]) + carry;
+        plain[n] = total & ((1ll << LIMB) - 1), carry = total >> LIMB;
+    }
+    plain[LIMBS] = carry;
+    uint64_t word = 0;
+    int32_t exponent = low - 150;
+    for (int n = LIMBS; n >= 0; --n) {
+        if (word < 1u << 27) word = word << LIMB | (uint64_t)plain[n], exponent = low - 150 + LIMB * n;
+        else word |= plain[n] != 0;
+    }
+    return rounded_sum<digits>(sign < 0, word, exponent);
+}
+
+// All sums of a group of any span, limb by limb.
+template <int digits>
+REFNUM_HD void wide_sums(const uint32_t* bits, const GroupSpan& span, uint32_t* out) {
+    sum_t limbs[GROUP][LIMBS] = {}, infinities[GROUP][1] = {}, count = 0;
+    bool nan = false;
+    for (int i = 0; i < GROUP; ++i) {
+        const uint32_t magnitude = bits[i] & FLOAT_MAGNITUDE;
+        nan |= magnitude > FLOAT_INF;
+        if (magnitude >= FLOAT_INF) {
+            infinities[i][0] = bits[i] >> 31 ? -1 : 1, ++count;
+            continue;
+        }
+        const int32_t place = place_of(bits[i], span.low);
+        limbs[i][place / LIMB] = placed_number(bits[i], place % LIMB);
+    }
+    if (count) {  // which are in every sum
+        integer_butterflies<1>(infinities);
+        for (int j = 0; j < GROUP; ++j) {
+            const sum_t found = infinities[j][0];
+            const bool mixed = nan || (found != count && found != -count);
+            out[j] = (mixed ? FLOAT_NAN : FLOAT_INF | (found < 0 ? FLOAT_SIGN : 0)) >> (24 - digits);
+        }
+        return;
+    }
+    integer_butterflies<LIMBS>(limbs);
+    for (int j = 0; j < GROUP; ++j) out[j] = rounded_limbs<digits>(limbs[j], span.low);
+}
+#endif
+
+#ifdef __CUDA_ARCH__
 // One sum in float32, in ascending order.
 template <int digits>
 REFNUM_HD uint32_t sequential_sum(const uint32_t* quarters, int j) {
@@ -203,6 +268,22 @@ REFNUM_HD uint32_t sequential_sum(const uint32_t* quarters, int j) {
     total = canonical_float(total);
     return digits == 24 ? total : round_to_bfloat16(total);
 }
+#else
+// All sums in float32, each in ascending order.
+template <int digits>
+REFNUM_HD void sequential_sums(const uint32_t* quarters, uint32_t* out) {
+    uint32_t totals[GROUP] = {};
+    for (int i = 0; i < GROUP; ++i) {
+        for (int j = 0; j < GROUP; ++j) {
+            totals[j] = add_lane(totals[j], quarters[i] ^ (is_odd_row(i, j) ? FLOAT_SIGN : 0));
+        }
+    }
+    for (int j = 0; j < GROUP; ++j) {
+        const uint32_t total = canonical_float(totals[j]);
+        out[j] = digits == 24 ? total : round_to_bfloat16(total);
+    }
+}
+#endif
 
 // Words of a rotated group.
 template <int digits>
@@ -224,6 +305,7 @@ REFNUM_HD void rotate_group(uint32_t* w, uint32_t signs, int order, uint32_t* ou
     uint32_t bits[GROUP];
     float_bits<kind, GROUP / 2>(w, bits);
     if (span.narrow && span.top < 250 && span.top - span.low <= 12) {
+#ifdef __CUDA_ARCH__
         float_butterflies(bits);
         REFNUM_UNROLL
         for (int i = 0; i < GROUP; ++i) bits[i] = multiply_add_floats(bits[i], FLOAT_QUARTER, 0);  // a zero is +0
@@ -232,18 +314,29 @@ REFNUM_HD void rotate_group(uint32_t* w, uint32_t signs, int order, uint32_t* ou
             out[i] = digits == 24 ? bits[i] : bfloat16_pair(bits[2 * i], bits[2 * i + 1]);
         }
         return;
+#else
+        order = ROTATION_EXACT;  // whose integers are as exact
+#endif
     }
     uint32_t found[GROUP];
     if (order == ROTATION_SEQUENTIAL) {
         REFNUM_UNROLL
         for (int i = 0; i < GROUP; ++i) bits[i] = multiply_floats(bits[i], FLOAT_QUARTER);
+#ifdef __CUDA_ARCH__
         REFNUM_UNROLL
         for (int j = 0; j < GROUP; ++j) found[j] = sequential_sum<digits>(bits, j);
+#else
+        sequential_sums<digits>(bits, found);
+#endif
     } else if (span.top < 255 && span.top - span.low <= 25) {
         middle_sums<digits>(bits, span.low, found);
     } else {
+#ifdef __CUDA_ARCH__
         REFNUM_ROLLED
         for (int j = 0; j < GROUP; ++j) found[j] = wide_sum<digits>(bits, j, span.low);
+#else
+        wide_sums<digits>(bits, span, found);
+#endif
     }
     REFNUM_UNROLL
     for (int i = 0; i < ROTATED_WORDS<digits>; ++i) {

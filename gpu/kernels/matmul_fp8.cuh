@@ -122,7 +122,17 @@ REFNUM_HD uint32_t cut_product(uint32_t a, uint32_t b, uint32_t magic) {
 
 // What a term adds to the sum of words; `signs` is the xor of the masks of its factors.
 REFNUM_HD uint32_t term_word(uint32_t a, uint32_t b, uint32_t signs, uint32_t magic) {
+#ifdef __CUDA_ARCH__
     return cut_product(a, b, magic) ^ signs;
+#else
+    // in 32 bits and without branches, for vectors: codes are zero, or normal numbers of eight bits at most
+    REFNUM_EXPECTS(((a | b) & 0xFFFF) == 0);
+    const uint32_t left = (a >> 16 & 0x7F) | (uint32_t)(a != 0) << 7;
+    const uint32_t right = (b >> 16 & 0x7F) | (uint32_t)(b != 0) << 7;
+    const int32_t below = (int32_t)(magic >> 23) + 118 - (int32_t)(a >> 23) - (int32_t)(b >> 23);
+    const int32_t down = below < 0 ? 0 : below < 31 ? below : 31, up = below < 0 ? -below : 0;
+    return (magic + (left * right >> down << (up & 31))) ^ signs;
+#endif
 }
 
 // What the accumulator adds: its bits, negated where it is negative.

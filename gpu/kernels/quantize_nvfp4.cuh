@@ -162,9 +162,14 @@ template <int kind>
 REFNUM_HD uint32_t nvfp4_word(const uint32_t* w, uint32_t factor, bool odd) {
     uint32_t y[8], halves[2] = {NO_CODES, NO_CODES};
     float_bits<kind, 4>(w, y);
+#ifndef __CUDA_ARCH__
+    for (int j = 0; j < 8; ++j) y[j] = multiply_lane(y[j], factor);
+#endif
     REFNUM_UNROLL
     for (int j = 7; j >= 0; --j) {
+#ifdef __CUDA_ARCH__
         y[j] = multiply_floats(y[j], factor);
+#endif
         halves[j / 4] = append_e2m1(halves[j / 4], y[j]);
     }
     uint32_t word = choose(permute(halves[0], halves[1], 0x5410), nibble_signs<kind>(w), NIBBLE_MAGNITUDES);

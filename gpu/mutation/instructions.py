@@ -167,6 +167,8 @@ INSTRUCTIONS: dict[str, tuple[Callable[..., U32], str]] = {
     "larger_magnitude": (_larger_magnitude, "float_magnitudes any any"),
     "multiply": (_floats(np.multiply), "floats floats any"),
     "add": (_floats(np.add), "floats floats any"),
+    "multiply_lane": (_floats(np.multiply), "floats floats any"),
+    "add_lane": (_floats(np.add), "floats floats any"),
     "outside_12": (_outside(12), "gates any any"),
     "outside_11": (_outside(11), "gates any any"),
     "silu_of_large": (_large(lambda g: np.where(g < 0, np.float32(-0.0), g)), "large any any"),

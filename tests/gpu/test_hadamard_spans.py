@@ -1,16 +1,18 @@
-"""Rotations of groups whose numbers lie near and far apart, on the emulated device: each way of summing, its bounds."""
+"""Rotations of groups whose numbers lie near and far apart, on the emulated device and by the host build: each way of
+summing, its bounds.
+"""
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import refnum
-from refnum.gpu import emulate
+from refnum.gpu import emulate, host
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)
 
-EMULATED = emulate.subject_operations(emulate.Emulator())["hadamard16"]
+ROTATIONS = (emulate.subject_operations(emulate.Emulator())["hadamard16"], host.hadamard16)
 BINADES = (11, 12, 13, 24, 25, 26, 34, 60, 250)
 """float32 sums to 12, doubles to 25, limbs beyond."""
 
@@ -25,8 +27,8 @@ def test_groups_of_a_span(binades, dtype):
     for order in ("exact", "sequential"):
         for out in ("bfloat16", "float32"):
             given = {"signs": 0xA5C3, "axis": -1, "order": order, "dtype": out}
-            got = EMULATED(x=x, **given)
-            assert np.asarray(refnum.hadamard16(x, **given)).tobytes() == np.asarray(got).tobytes()
+            wanted = np.asarray(refnum.hadamard16(x, **given)).tobytes()
+            assert [np.asarray(rotate(x=x, **given)).tobytes() == wanted for rotate in ROTATIONS] == [True, True]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["float32", "bfloat16"])
@@ -39,6 +41,6 @@ def test_what_breaks_a_tie_lies_far_below(dtype):
         for row, n in enumerate(below):
             x[row, rng.permutation(16)[:3]] = 1, 2.0**-half, rng.choice([-1, 1]) * 2.0**-n
         x = x.astype(np.float32).astype(dtype)
-        got = EMULATED(x=x, signs=0xA5C3, axis=-1, order="exact", dtype=out)
-        want = refnum.hadamard16(x, 0xA5C3, -1, "exact", out)
-        assert np.asarray(want).tobytes() == np.asarray(got).tobytes()
+        given = {"signs": 0xA5C3, "axis": -1, "order": "exact", "dtype": out}
+        wanted = np.asarray(refnum.hadamard16(x, **given)).tobytes()
+        assert [np.asarray(rotate(x=x, **given)).tobytes() == wanted for rotate in ROTATIONS] == [True, True]

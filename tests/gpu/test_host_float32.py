@@ -24,7 +24,11 @@ def call(name, a, b):
 
     a, b = (np.ascontiguousarray(x, np.uint32) for x in (a, b))
     out = np.empty(a.shape, np.uint32)
-    getattr(library(), f"refnum_{name}_floats")(a.ctypes.data, b.ctypes.data, out.ctypes.data, out.size)
+    places = a.ctypes.data, b.ctypes.data, out.ctypes.data
+    if name.endswith("_lane"):  # the twin without branches, an instruction of three words
+        getattr(library(), f"refnum_instruction_{name}")(*places[:2], *places[1:], out.size)
+    else:
+        getattr(library(), f"refnum_{name}_floats")(*places, out.size)
     return np.where((out & np.uint32(0x7FFFFFFF)) > INF, NAN, out)
 
 
@@ -32,15 +36,15 @@ def numpy_result(name, a, b):
     smallest = np.array([1], np.uint32).view(np.float32)
     assert (smallest * np.float32(2)).view(np.uint32)[0] == 2, "the host flushes subnormals: it is no reference"
     with np.errstate(all="ignore"):
-        bits = getattr(np, name)(a.view(np.float32), b.view(np.float32)).view(np.uint32)
+        bits = getattr(np, name.removesuffix("_lane"))(a.view(np.float32), b.view(np.float32)).view(np.uint32)
     return np.where((bits & np.uint32(0x7FFFFFFF)) > INF, NAN, bits)
 
 
 def exact_result(name, a, b):
     """Of finite bits: the nearest of the neighbours of NumPy's float64 result, decided on rationals."""
     x, y = (Fraction(float(np.uint32(v).view(np.float32))) for v in (a, b))
-    exact = x * y if name == "multiply" else x + y
-    negative = bool((a ^ b) >> 31) if name == "multiply" else exact < 0 or (exact == 0 and bool(a & b & 0x80000000))
+    exact = x * y if name.startswith("multiply") else x + y
+    negative = bool((a ^ b) >> 31) if name.startswith("multiply") else exact < 0 or (exact == 0 and bool(a & b & 0x80000000))
     below, above = 0, 0x7F800000  # as magnitudes; the one above the largest stands for 2**128
     while above - below > 1:
         middle = (below + above) // 2
@@ -103,6 +107,7 @@ def random_pairs(kind, n, rng):
     return a, b
 
 
+NAMES = ("multiply", "add", "multiply_lane", "add_lane")
 KINDS = ("any", "near", "cancel", "subnormal", "short")
 
 
@@ -112,7 +117,7 @@ def same(got, wanted, a, b):
     assert not wrong.size, f"{wrong.size} of {got.size} differ; a, b, got, wanted = {first}"
 
 
-@pytest.mark.parametrize("name", ["multiply", "add"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_pair_of_corners(host, name):
     values = corners()
     a, b = np.repeat(values, values.size), np.tile(values, values.size)
@@ -120,14 +125,14 @@ def test_every_pair_of_corners(host, name):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["multiply", "add"])
+@pytest.mark.parametrize("name", NAMES)
 def test_random_pairs(host, name, kind):
     a, b = random_pairs(kind, 1 << 20, np.random.default_rng([len(name), len(kind)]))
     same(call(name, a, b), numpy_result(name, a, b), a, b)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["multiply", "add"])
+@pytest.mark.parametrize("name", NAMES)
 def test_against_exact_rationals(host, name, kind):
     a, b = random_pairs(kind, 400, np.random.default_rng(len(kind)))
     finite = ((a & np.uint32(0x7FFFFFFF)) < INF) & ((b & np.uint32(0x7FFFFFFF)) < INF)
@@ -165,8 +170,7 @@ def test_no_floating_point_mode_changes_a_bit(host, set_mode, mode):
 
     def results():
         return [
-            call("multiply", a, b),
-            call("add", a, b),
+            *(call(name, a, b) for name in NAMES),
             *host.quantize_mxfp4(x.view(np.float32)),
             *host.quantize_fp8_tiles(x.view(np.float32)),
             *host.swiglu_quantize(gate, up, prob),
