@@ -43,8 +43,9 @@ def numpy_result(name, a, b):
 def exact_result(name, a, b):
     """Of finite bits: the nearest of the neighbours of NumPy's float64 result, decided on rationals."""
     x, y = (Fraction(float(np.uint32(v).view(np.float32))) for v in (a, b))
-    exact = x * y if name.startswith("multiply") else x + y
-    negative = bool((a ^ b) >> 31) if name.startswith("multiply") else exact < 0 or (exact == 0 and bool(a & b & 0x80000000))
+    product = name.startswith("multiply")
+    exact = x * y if product else x + y
+    negative = bool((a ^ b) >> 31) if product else exact < 0 or (exact == 0 and bool(a & b & 0x80000000))
     below, above = 0, 0x7F800000  # as magnitudes; the one above the largest stands for 2**128
     while above - below > 1:
         middle = (below + above) // 2
