@@ -1,7 +1,8 @@
 // Rotation of a group of 16 floats by a Hadamard matrix with signs (clause N22).
 //
-// A group whose numbers lie close together is summed in float32, where no addition rounds (N22.4); otherwise in double,
-// or in 64-bit integers on the host; and a group of more than 25 binades in limbs of 36 bits.
+// A group whose numbers lie close together is summed in float32, where no addition rounds (N22.4); otherwise in double;
+// and a group of more than 25 binades in limbs of 36 bits. The host takes 64-bit integers for the first two, and makes
+// the sums of a group together.
 #pragma once
 
 #include "dequantize_nvfp4.cuh"
@@ -76,7 +77,6 @@ REFNUM_HD GroupSpan group_span(const uint32_t* w) {
     return {(int32_t)(most >> 23), low ? low : 1, (rest & 0xFFFF) == 0};
 }
 
-#ifdef __CUDA_ARCH__
 // The sums of a group under all 16 sign patterns, where no float32 addition rounds.
 REFNUM_HD void float_butterflies(uint32_t* bits) {
     REFNUM_UNROLL
@@ -90,7 +90,6 @@ REFNUM_HD void float_butterflies(uint32_t* bits) {
         }
     }
 }
-#endif
 
 // A finite number as an integer times 2**(low - 150).
 REFNUM_HD sum_t placed_number(uint32_t bits, int32_t place) {
@@ -315,7 +314,7 @@ REFNUM_HD void rotate_group(uint32_t* w, uint32_t signs, int order, uint32_t* ou
         }
         return;
 #else
-        order = ROTATION_EXACT;  // whose integers are as exact
+        order = ROTATION_EXACT;  // as exact: no order rounds
 #endif
     }
     uint32_t found[GROUP];
