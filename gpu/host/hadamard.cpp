@@ -16,10 +16,13 @@ struct Groups {
     int kind, tall;
     int64_t along() const { return tall ? (m + GROUP - 1) / GROUP : k / GROUP; }
     int64_t lines() const { return tall ? k : m; }
-    void read(int64_t line, int64_t group, uint32_t* bits) const {
+    template <typename T>  // as it is stored
+    void read(int64_t line, int64_t group, T* numbers) const {
+        const int64_t first = tall ? GROUP * group * k + line : line * k + GROUP * group, step = tall ? k : 1;
+        const int64_t left = tall ? m - GROUP * group : GROUP;
         for (int i = 0; i < GROUP; ++i) {
-            const int64_t place = GROUP * group + i, row = tall ? place : line, column = tall ? line : place;
-            bits[i] = row < m ? float_at(x, kind, row * k + column) : 0;
+            const int64_t place = first + i * step;
+            numbers[i] = i < left ? (T)(sizeof(T) == 4 ? word_at(x, place) : half_at(x, place)) : 0;
         }
     }
 };
@@ -27,9 +30,13 @@ struct Groups {
 template <int digits>
 void rotated(const Groups& groups, int64_t line, int64_t group, uint32_t signs, int order, uint32_t* words) {
     uint32_t bits[GROUP];
-    groups.read(line, group, bits);
-    if (groups.kind == FLOAT32) return rotate_group<FLOAT32, digits>(bits, signs, order, words);
-    for (int i = 0; i < GROUP / 2; ++i) bits[i] = bits[2 * i] >> 16 | bits[2 * i + 1];
+    if (groups.kind == FLOAT32) {
+        groups.read(line, group, bits);
+        return rotate_group<FLOAT32, digits>(bits, signs, order, words);
+    }
+    uint16_t halves[GROUP];
+    groups.read(line, group, halves);
+    std::memcpy(bits, halves, sizeof halves);
     rotate_group<BFLOAT16, digits>(bits, signs, order, words);
 }
 

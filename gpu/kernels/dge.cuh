@@ -99,7 +99,16 @@ REFNUM_HD uint32_t dge_begin(uint32_t stretched) {
 template <int compat>
 REFNUM_HD DgePlace dge_place(uint32_t bits) {
     const uint32_t magnitude = bits & FLOAT_MAGNITUDE, inside = magnitude < DGE_SIX ? magnitude : DGE_SIX;
-    const uint32_t stretched = dge_stretched(inside), stretch = stretched - inside, begin = dge_begin(stretched);
+    const uint32_t stretched = dge_stretched(inside), stretch = stretched - inside;
+#ifndef __CUDA_ARCH__
+    if (compat == PAPER) {  // the middle is the odd integer next to it: its own whole part or the one above
+        const int32_t places = 150 - float_exponent(stretched);
+        const int32_t whole = (int32_t)(float_significand(stretched) >> (places < 31 ? places : 31));
+        const double t = magnitude_of(widened_float(stretched) - (whole | 1));
+        return {t == 0 ? 0 : (uint32_t)((double_bits(t) - ((uint64_t)896 << 52)) >> 29), t};
+    }
+#endif
+    const uint32_t begin = dge_begin(stretched);
     if (compat == PAPER) {
         const uint32_t middle = add_floats(begin, FLOAT_ONE);
         const double apart = widened_float(stretched) - bits_double((uint64_t)((middle >> 3) + (896u << 20)) << 32);
@@ -112,29 +121,6 @@ REFNUM_HD DgePlace dge_place(uint32_t bits) {
     const uint32_t part = multiply_floats(add_floats(from, from), (126u << 23) + stretch);
     const uint32_t near = add_floats(part, FLOAT_ONE | FLOAT_SIGN) & FLOAT_MAGNITUDE;
     return {near, widened_float(near)};
-}
-
-// float32 bits near |t|**(1/k - 1), to within 2**-15 of it for any |t|, 2**-17 for those above 2**-25 and below 2.
-REFNUM_HD uint32_t dge_estimate(uint32_t near, const DgeRule& rule) {
-#ifdef __CUDA_ARCH__
-    float power, found;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(fabsf(__uint_as_float(near))));
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(found) : "f"(__fmul_rn(power, rule.exponent)));
-    return __float_as_uint(found);
-#else
-    // bits grow as a logarithm does, so that this is too small by at most an eighth: each step brings it nearer
-    constexpr double one = 1023 * 4503599627370496.0;
-    const double t = widened_float(near & FLOAT_MAGNITUDE), bits = (double)double_bits(t);
-    double z = 0.88 * bits_double((uint64_t)(one + (double)rule.exponent * (bits - one)));
-    for (int i = 0; i < 7; ++i) {
-        double excess = z;
-        for (int n = 1; n < rule.k; ++n) excess *= z * t;
-        excess -= 1;
-        z *= 1 + excess * (rule.second * excess - rule.inverse);
-        if (magnitude_of(excess) < 1.0 / 1024) break;
-    }
-    return (uint32_t)((double_bits(z) - ((uint64_t)896 << 52)) >> 29);
-#endif
 }
 
 // z * u**(k - 1), k `fixed` unless that is 0.
@@ -150,6 +136,32 @@ REFNUM_HD double dge_power(double z, double u, int32_t k) {
         u *= u;
     }
     return z;
+}
+
+// float32 bits near |t|**(1/k - 1), to within 2**-15 of it for any |t|, 2**-17 for those above 2**-25 and below 2.
+REFNUM_HD uint32_t dge_estimate(uint32_t near, const DgeRule& rule) {
+#ifdef __CUDA_ARCH__
+    float power, found;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(fabsf(__uint_as_float(near))));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(found) : "f"(__fmul_rn(power, rule.exponent)));
+    return __float_as_uint(found);
+#else
+    // a cubic comes within 2**-10 of the logarithm and of the power, and a step cubes what is left
+    const double t = widened_float(near & FLOAT_MAGNITUDE);
+    const uint64_t bits = double_bits(t), one = (uint64_t)1023 << 52;
+    const double part = bits_double((bits & ((uint64_t)1 << 52) - 1) | one) - 1;
+    const double logarithm = (int32_t)(bits >> 52) - 1023 + part + part * (1 - part) * (0.4229 - 0.1592 * part);
+    const double power = rule.exponent * logarithm;
+    const int32_t whole = (int32_t)power - (power < 0);
+    const double rest = power - whole;
+    double z = bits_double(one + ((uint64_t)whole << 52)) * (1 + rest - rest * (1 - rest) * (0.3041 + 0.0792 * rest));
+    for (int i = 0; i < 7; ++i) {
+        const double excess = dge_power<0>(z, z * t, rule.k) - 1;
+        z *= 1 + excess * (rule.second * excess - rule.inverse);
+        if (magnitude_of(excess) < 1.0 / 64) break;
+    }
+    return (uint32_t)((double_bits(z) - ((uint64_t)896 << 52)) >> 29);
+#endif
 }
 
 // The float64 near |t|**(1/k - 1) / k.

@@ -17,11 +17,8 @@ REFNUM_HD uint32_t root_of_float(uint32_t a) {
     const int32_t up = leading_zeros(float_significand(a)) - 8, exponent = float_exponent(a) - 150 - up;
     const bool odd = exponent & 1;  // the square has an even one, and 53 or 54 bits
     const uint64_t square = (uint64_t)float_significand(a) << (up + 30 - odd);
-    uint64_t root = 0;
-    for (int bit = 26; bit >= 0; --bit) {
-        const uint64_t next = root | (uint64_t)1 << bit;
-        if (next * next <= square) root = next;
-    }
+    uint64_t root = (uint64_t)__builtin_sqrt((double)square) - 1;  // too small in every mode, by two at most
+    while ((root + 1) * (root + 1) <= square) ++root;
     return round_to_float(root << 1 | (root * root != square), (exponent - 30 + odd) / 2 - 1);
 #endif
 }
