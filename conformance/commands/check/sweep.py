@@ -97,6 +97,9 @@ def _ask(
             if calls and right(calls[place], stored(case, want), allowed):
                 _count(engine, subject, part, want)
                 continue
+            if calls and _refused(tally, part) and refusal(calls[place]):
+                tally.coverage.add_row(part.row, False)
+                continue
             before = tally.seconds
             note(place)
             _closely(engine, subject, field, part, want, calls[place] if calls else None, judged)
@@ -107,12 +110,19 @@ def _ask(
 
 def _taken(tally: Tally, part: Part, number: int) -> Part:
     """Return a part without levels of its form that were refused by themselves, which is counted; or as it is."""
-    known = tally.coverage.forms
-    refused = [name for name, level in part.form.items() if not name.startswith("out") and f"{name} {level}" in known]
+    refused = _refused(tally, part)
     if not refused or number % AGAIN == 0:
         return part
     tally.coverage.add_row(part.row, False)
     return part.without(refused)
+
+
+def _refused(tally: Tally, part: Part) -> list[str]:
+    """Return the factors of a part's form whose level is known to be refused by itself."""
+    known = tally.coverage.forms
+    if not known:
+        return []
+    return [name for name, level in part.form.items() if not name.startswith("out") and f"{name} {level}" in known]
 
 
 def stored(case: Case, want: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
