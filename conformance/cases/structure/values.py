@@ -44,14 +44,15 @@ def floats(fmt: Format, shape: tuple[int, int], seed: int, block: tuple[int, int
     hashed = noise(rows, columns, seed)
     blocks = texture(np.arange(rows) // block[0], np.arange(-(-columns // block[1])), seed) - 8 + fmt.bias
     field = np.repeat(blocks.astype(np.uint32), block[1], axis=1)[:, :columns]
-    drop = hashed & np.uint32(3)
-    drop[:, :: block[1]] = 0  # the first lane of a block holds the largest exponent
-    field -= drop
-    field <<= np.uint32(fmt.mantissa_bits)
-    field |= (hashed >> np.uint32(31)) << np.uint32(fmt.bits - 1)
+    bits = hashed & np.uint32(3)
+    bits[:, :: block[1]] = 0  # the first lane of a block holds the largest exponent
+    np.subtract(field, bits, out=bits)
+    bits <<= np.uint32(fmt.mantissa_bits)
+    bits |= (hashed >> np.uint32(31)) << np.uint32(fmt.bits - 1)
     hashed >>= np.uint32(4)
     hashed &= np.uint32((1 << fmt.mantissa_bits) - 1)
-    return as_float(field | hashed, fmt)
+    bits |= hashed
+    return as_float(bits, fmt)
 
 
 def vector(count: int, seed: int) -> np.ndarray:
