@@ -80,7 +80,7 @@ def _ask(
     for first, parts in field.batches(takes_out(subject.operations[case.operation], case.operation)):
         if tally.stopped or tally.failing >= ENOUGH:
             return
-        numbered = [(first + place, one) for place, part in enumerate(parts) for one in _taken(tally, part, first + place)]
+        numbered = [(number, one) for number, part in enumerate(parts, first) for one in _taken(tally, part, number)]
         parts = tuple(part for _, part in numbered)
         start = time.perf_counter()
 
