@@ -43,6 +43,7 @@ IN_PLACE, GRAPH = "new data in place", "graph capture"
 """Names of the probes that call twice, on a case and on other data."""
 AT_ONCE = "two threads at once"
 OUT, WAYS = "poisoned out with guard zones", "ways by size"
+Likes = tuple[np.ndarray, ...]
 GRAPHS = 3
 """Times that a graph is captured before it is blamed."""
 
@@ -124,22 +125,23 @@ def _spoiled(subject: Subject, case: Case, seconds: float) -> bool:
 
 
 def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    like = call_golden(case)
     for poison in POISONS:
-        _into_out(subject, case, golden, tally, seconds, poison)
+        _into_out(subject, case, golden, tally, seconds, poison, like)
 
 
 def _into_out(
-    subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float, poison: int, way: str = ""
+    subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float, poison: int, like: Likes, way: str = ""
 ) -> None:
-    """Judge a call into poisoned `out`, on a way of larger data if one is named."""
+    """Judge a call into poisoned `out`, on a way of larger data if one is named. like: the model's own outputs."""
     asked = on_way(subject, case.operation, way) if way else subject
-    like, again = call_golden(case), _guarded(asked, poison, seconds)
+    again = _guarded(asked, poison, seconds, case, like)
     called = named(again(case), way) if way else again(case)
     seen = compared(called, case, golden, tally, again, f"{OUT}, {WAYS}: {way}" if way else OUT)
     if not wrong(called, seen, tally) or not to_blame(asked, case, golden, tally, seconds, lambda: again(case)):
         return
     where = f" on the way that larger data takes: {way}" if way else ""
-    by_size = bool(way) and right(_guarded(subject, poison, seconds)(case), case, golden, tally)
+    by_size = bool(way) and right(_guarded(subject, poison, seconds, case, like)(case), case, golden, tally)
     if _holds_poison(called, like, poison):
         words = f"bytes of `out` still hold the poison 0x{poison:02X}{where}: they were never written"
         breach(tally, case, "output-not-written", words, seen)
@@ -178,7 +180,7 @@ def _ways(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: f
             if to_blame(subject, case, golden, tally, seconds, lambda again=again: again(case)):  # type: ignore[misc]
                 _by_size(tally, case, way, seen)
         elif called.outcome is Outcome.PASS and has_out(subject, case.operation):
-            _into_out(subject, case, golden, tally, seconds, POISONS[0], way)
+            _into_out(subject, case, golden, tally, seconds, POISONS[0], call_golden(case), way)
 
 
 def _on(large: Subject, way: str, seconds: float) -> Again:
@@ -186,9 +188,9 @@ def _on(large: Subject, way: str, seconds: float) -> Again:
     return lambda other: named(call(large, other, seconds), way)
 
 
-def _guarded(subject: Subject, poison: int, seconds: float) -> Again:
-    """Return the call into poisoned `out`, for other data."""
-    return lambda other: into_guarded(subject, other, call_golden(other), poison, seconds)
+def _guarded(subject: Subject, poison: int, seconds: float, case: Case, like: Likes) -> Again:
+    """Return the call into poisoned `out`, for a case whose outputs are `like`, and for other data."""
+    return lambda one: into_guarded(subject, one, like if one is case else call_golden(one), poison, seconds)
 
 
 def _by_size(tally: Tally, case: Case, way: str, seen: Comparison | None) -> None:

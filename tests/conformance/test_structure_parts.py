@@ -4,14 +4,17 @@ import functools
 import inspect
 import itertools
 import json
+import threading
 
 import numpy as np
 import pytest
 from structure_tools import engine_of, golden
 
-from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import OPERATIONS, plain_like, run_golden
 from refnum.conformance.cases.recipes.inputs import expand
 from refnum.conformance.cases.recipes.recipe import Recipe
+from refnum.conformance.cases.structure import Asked, build
 from refnum.conformance.cases.structure.cutting import COLUMNS, ROWS, UNCUT, cutting
 from refnum.conformance.cases.structure.fields import fields, parts
 from refnum.conformance.cases.structure.numbers import MARKS, SMALL
@@ -269,3 +272,60 @@ def test_out_of_a_layout_has_the_dtypes_of_its_outputs():
     params = {**OPERATIONS["quantize_nvfp4"].defaults(), "layout_out": "swizzled"}
     assert not asked("quantize_nvfp4", run, params, most=8, outside=lambda case: "").wrong
     assert len(seen) > 1 and all(one == array for one, array in seen)
+
+
+def test_a_form_that_is_known_to_be_refused_is_asked_without_what_is_refused_at_once():
+    given = []
+
+    def run(codes, dtype="float32"):
+        given.append(codes.dtype.name)
+        if codes.dtype == np.uint16:
+            raise UnsupportedError("no uint16")
+        return golden("decode_e8m0")(codes=codes, dtype=dtype)
+
+    engine = engine_of(Subject("k", {"decode_e8m0": run}), "decode_e8m0", quick=False)
+    params = OPERATIONS["decode_e8m0"].defaults()
+    form = {"codes.dtype": "uint16", "codes.storage": "row gap", "codes.address": 4}
+    row = {"rows": 3, "columns": 5, "form shape": "3x5", **form}
+    asked_row = Asked(row, build("decode_e8m0", "HOPPER", params, row, 0), 0)
+    counts = []
+    for _ in range(2):
+        structure._judge(engine, engine.judged[0], asked_row, run_golden(asked_row.case))
+        counts.append((given.count("uint16"), given.count("uint8")))
+        given.clear()
+    (first, _), second = counts
+    assert first > 2 and second[0] == 2 and 0 < second[1] < 3
+    assert list(engine.tallies["k"].coverage.forms) == ["codes.dtype uint16"]
+
+
+def called_at_once(run, seconds):
+    """Return what came of one part of `decode_e8m0` that is called at once with its like."""
+    field = every()[0]
+    part = next(one for one in field.parts if one.calls == "at once")
+    like = (run_golden(field.case), plain_like(field.case))[1]
+    subject = Subject("k", {"decode_e8m0": run})
+    (called,) = quick.call_parts(subject, field.case, field.cutting, (part.without(list(part.form)),), like, seconds)
+    return called
+
+
+def test_two_calls_that_wait_for_each_other_for_ever_are_told():
+    both = threading.Barrier(2)
+
+    def run(codes, dtype="float32"):
+        try:
+            both.wait(0.2)
+        except threading.BrokenBarrierError:
+            both.reset()
+            return golden("decode_e8m0")(codes, dtype)
+        threading.Event().wait()
+
+    assert called_at_once(run, 1).outcome is Outcome.TIMEOUT
+
+
+def test_a_call_that_ends_its_own_thread_is_waited_for():
+    def run(codes, dtype="float32"):
+        if threading.current_thread() is not threading.main_thread():
+            raise SystemExit
+        return golden("decode_e8m0")(codes, dtype)
+
+    assert called_at_once(run, 2).outcome is Outcome.PASS

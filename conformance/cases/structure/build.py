@@ -81,8 +81,12 @@ def holds(row_map: np.ndarray | None, dtype: str) -> bool:
 
 def form_of(row: Mapping[str, Level]) -> dict[str, Level]:
     """Return the levels of a row that say how a call is made and are not plain."""
-    plain = ((name, level, _plain_levels(name)) for name, level in row.items())
-    return {name: level for name, level, levels in plain if levels is not None and level not in levels}
+    found = {}
+    for name, level in row.items():
+        plain = _plain_levels(name)
+        if plain is not None and level not in plain:
+            found[name] = level
+    return found
 
 
 @functools.cache

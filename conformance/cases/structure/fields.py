@@ -32,6 +32,7 @@ SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
 OUT, SAME, OTHERS = (0, 4), (5,), (1, 2, 3, 6, 7)
 """Of eight turns those that give `out`, those that repeat a row, and those in any other storage."""
+_KINDS = tuple(next(kind for kind in (OUT, SAME, OTHERS) if turn in kind) for turn in range(8))
 SEEN_AGAIN = 1 << 14
 """Elements up to which a pair that is asked once, in a form that shows less, is asked in another one too: a call that
 gives `out` hands out no arrays of its own, and rows that are all alike cannot be told apart."""
@@ -60,6 +61,7 @@ DATA: Mapping[str, Mapping[str, tuple[int, ...]]] = {
 """Operation -> numbers that are arguments, and values of theirs that are not the default."""
 TWOFOLD = ("prob", "grad", "weights", "values", "splits", "a_scales", "b_scales")
 """Factors of a shape of which each number meets every level."""
+_RESIDUES = frozenset(RESIDUES)
 Members = Sequence[tuple[int, int, int]]
 """(rows, columns or blocks, times) of the parts of a field."""
 
@@ -223,17 +225,18 @@ def _field(
     if case is None:
         return None
     made = []
+    tables = _levels(shape, {**forms, **outs}), _levels(shape, forms)
     turns = ((rows, size, turn) for rows, size, times in members for turn in _turns(operation, rows, size, times, met))
     for rows, size, turn in turns:
-        named, same = _form(maker, case, shape, {**forms, **outs} if turn % 8 in OUT else forms, turn)
-        made.append(_part(maker, case, {**shape, **named, **repeated}, cell, rows, size, same, turn, dice))
+        named, same = _form(maker, case, tables[turn % 8 not in OUT], turn)
+        made.append(_part(maker, {**shape, **named, **repeated}, cell, rows, size, same, turn, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
 
 def _turns(operation: str, rows: int, size: int, times: int, met: Counter[tuple[bool, int]]) -> Iterator[int]:
     """Yield the turns in which a pair is asked, so many or, where it would be seen less, some more; see `_field`."""
     rarer, seen = (rows >= size, max(rows, size)), False
-    alone = times == 1 and rows * size * unit(operation) <= SEEN_AGAIN and rarer[1] not in RESIDUES
+    alone = times == 1 and rows * size * unit(operation) <= SEEN_AGAIN and rarer[1] not in _RESIDUES
     while times > 0 or (alone and not seen):
         turn = met[rarer] + APART * rarer[1]
         met[rarer] += 1
@@ -248,7 +251,7 @@ def _experts(shape: Row) -> int:
 
 
 def _part(
-    maker: Maker, case: Case, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, turn: int, dice: Random
+    maker: Maker, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, turn: int, dice: Random
 ) -> Part:
     """Return some rows of a field, or its last columns, or the whole."""
     calls = CALL_TURNS.get(turn % 9, "once")
@@ -275,21 +278,26 @@ def _fits(case: Case, found: Cutting, rows: int) -> bool:
     return all(array.shape[axis] == rows * step for array, axis, step in cut)
 
 
-def _form(maker: Maker, case: Case, shape: Row, table: Table, turn: int) -> tuple[dict[str, Level], bool]:
+def _levels(shape: Row, table: Table) -> list[tuple[str, tuple[Level, ...], int, int]]:
+    """Return the factors of a form that are free beside a shape: name, levels, step and first turn."""
+    free_ones = enumerate(free(shape, table))
+    return [(name, _distinct(table[name]), STEPS[place % len(STEPS)], 5 * place) for place, name in free_ones]
+
+
+def _form(
+    maker: Maker, case: Case, table: Sequence[tuple[str, tuple[Level, ...], int, int]], turn: int
+) -> tuple[dict[str, Level], bool]:
     """Return levels of a form, and whether all rows are one: then every array that is cut repeats its row.
 
     turn: of the levels, so that a number meets all of them; those of each kind of turn are counted by themselves.
     """
-    kind = next(kind for kind in (OUT, SAME, OTHERS) if turn % 8 in kind)
+    kind = _KINDS[turn % 8]
     turn = len(kind) * (turn // 8) + kind.index(turn % 8)
-    found, named = maker.cutting, {}
-    for place, name in enumerate(free(shape, table)):
-        levels = _distinct(table[name])
-        named[name] = levels[(turn * STEPS[place % len(STEPS)] + 5 * place) % len(levels)]
+    named = {name: levels[(turn * step + first) % len(levels)] for name, levels, step, first in table}
     if not holds(case.inputs.get("row_map"), str(named.get("row_map.dtype", "int32"))):
         del named["row_map.dtype"]
     same = kind is SAME and _repeats(maker)
-    return (named | {f"{name}.storage": "broadcast rows" for name in found.inputs} if same else named), same
+    return (named | {f"{name}.storage": "broadcast rows" for name in maker.cutting.inputs} if same else named), same
 
 
 @functools.lru_cache(maxsize=64)

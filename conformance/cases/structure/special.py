@@ -87,16 +87,23 @@ def _written(array: np.ndarray, table: np.ndarray, seed: int) -> np.ndarray:
     rows, columns = array.shape
     kind = (values.noise(rows, -(-columns // 32), seed + 7) >> np.uint32(9)) & np.uint32(15)
     dice = values.noise(rows, columns, seed + 8)
-    struck = np.flatnonzero((dice & np.uint32(15)) < np.repeat(DENSITY[kind], 32, axis=1)[:, :columns])
-    dice = dice.reshape(-1)[struck]
-    block = struck // columns * kind.shape[1] + struck % columns // 32 if columns % 32 else struck >> 5
-    one = (dice >> np.uint32(4) & np.uint32(0xFFF)) % ALLOWED[kind.reshape(-1)[block]]
+    struck = np.flatnonzero((dice & np.uint32(15)) < np.repeat(DENSITY.take(kind), 32, axis=1)[:, :columns])
+    dice = dice.reshape(-1).take(struck)
+    row = struck // columns if columns % 32 else 0
+    block = (struck + row * (32 * kind.shape[1] - columns)) >> 5
+    one = _below(dice >> np.uint32(4) & np.uint32(0xFFF), ALLOWED.take(kind).reshape(-1).take(block))
     place = (one * np.uint32(FEW) + (dice >> np.uint32(17) & np.uint32(FEW - 1))) * np.uint32(2) + (
         dice >> np.uint32(31)
     )
     bits = float_bits(array).copy()
-    bits.reshape(-1)[struck] = table.reshape(-1).astype(bits.dtype)[place]
+    bits.reshape(-1)[struck] = table.reshape(-1).astype(bits.dtype).take(place)
     return bits.view(array.dtype)
+
+
+def _below(words: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Return words modulo a count of classes: all, or those without Inf and NaN; division by a constant is fast."""
+    least, most = np.uint32(CLASSES - 2), np.uint32(CLASSES)
+    return np.where(count == most, words - words // most * most, words - words // least * least)
 
 
 def _scales(array: np.ndarray, seed: int) -> np.ndarray:

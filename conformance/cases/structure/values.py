@@ -5,20 +5,25 @@ Whole-number hashes of the place only, so that a case is the same on every machi
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from refnum.formats import BF16, FP16, FP32, Format, get_format
 
 from ..draw.bits import as_float
 
+KEPT = 1 << 17
+"""Rows, and columns, of which the words that are hashed are kept."""
 PERIOD = 13
 """Steps of the texture: 3 a row and 7 a column are no multiples of it, nor are their sum and difference."""
 
 
 def noise(rows: int, columns: int, seed: int) -> np.ndarray:
     """Return u32 [rows, columns], a hash of each place: no two rows or columns are alike."""
-    row = (np.arange(rows, dtype=np.uint64) * 0x9E3779B97F4A7C15 >> np.uint64(11)).astype(np.uint32)
-    column = np.arange(columns, dtype=np.uint32) * np.uint32(0x85EBCA77) + np.uint32(seed * 0x2545F491 & 0xFFFFFFFF)
+    row = _rows(KEPT)[:rows] if rows <= KEPT else _rows.__wrapped__(rows)
+    column = _columns(KEPT)[:columns] if columns <= KEPT else _columns.__wrapped__(columns)
+    column = column + np.uint32(seed * 0x2545F491 & 0xFFFFFFFF)
     x = row[:, None] + column[None, :]
     moved = np.empty_like(x)
     for places, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39), (15, 1)):
@@ -26,6 +31,16 @@ def noise(rows: int, columns: int, seed: int) -> np.ndarray:
         if factor > 1:
             x *= np.uint32(factor)
     return x
+
+
+@functools.cache
+def _rows(count: int) -> np.ndarray:
+    return (np.arange(count, dtype=np.uint64) * 0x9E3779B97F4A7C15 >> np.uint64(11)).astype(np.uint32)
+
+
+@functools.cache
+def _columns(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.uint32) * np.uint32(0x85EBCA77)
 
 
 def texture(rows: np.ndarray, columns: np.ndarray, seed: int) -> np.ndarray:
@@ -44,14 +59,15 @@ def floats(fmt: Format, shape: tuple[int, int], seed: int, block: tuple[int, int
     hashed = noise(rows, columns, seed)
     blocks = texture(np.arange(rows) // block[0], np.arange(-(-columns // block[1])), seed) - 8 + fmt.bias
     field = np.repeat(blocks.astype(np.uint32), block[1], axis=1)[:, :columns]
-    drop = hashed & np.uint32(3)
-    drop[:, :: block[1]] = 0  # the first lane of a block holds the largest exponent
-    field -= drop
-    field <<= np.uint32(fmt.mantissa_bits)
-    field |= (hashed >> np.uint32(31)) << np.uint32(fmt.bits - 1)
+    bits = hashed & np.uint32(3)
+    bits[:, :: block[1]] = 0  # the first lane of a block holds the largest exponent
+    np.subtract(field, bits, out=bits)
+    bits <<= np.uint32(fmt.mantissa_bits)
+    bits |= (hashed >> np.uint32(31)) << np.uint32(fmt.bits - 1)
     hashed >>= np.uint32(4)
     hashed &= np.uint32((1 << fmt.mantissa_bits) - 1)
-    return as_float(field | hashed, fmt)
+    bits |= hashed
+    return as_float(bits, fmt)
 
 
 def vector(count: int, seed: int) -> np.ndarray:

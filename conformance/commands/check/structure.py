@@ -222,13 +222,19 @@ def _in_other_shapes(engine: Asking, subject: Subject, asked: Asked, tally: Tall
 
 
 def _pin_down(engine: Asking, subject: Subject, asked: Asked, tally: Tally, called: Called) -> None:
-    """Ask every level of a refused form alone, once, and then all of them that are answered together."""
+    """Ask a refused form without levels that are known to be refused; where that, or no such level, is no answer,
+    every level alone, once, and then all of them that are answered together."""
     row, form = asked.row, form_of(asked.row)
     if len(form) == 1:
         tally.coverage.forms.setdefault(_words(form), called.words)
         return
     plain = {name: _plain(name, level, form) for name, level in row.items()}
     out = {name: level for name, level in form.items() if name == "out"}
+    known = {name for name, level in form.items() if _words({name: level}) in tally.coverage.forms}
+    rest = {name: level for name, level in form.items() if name not in known}
+    words = _words(rest) if len(rest) == 1 else ""
+    if known and (not rest or _ask(engine, subject, asked, {**plain, **rest}, tally, words)):
+        return
     answered = dict(out)
     for name, level in form.items():
         one = {name: level}

@@ -7,7 +7,7 @@ judged again as a case of its own, so that failures, refusals and replays are th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from .asking import Asking
 ENOUGH = 24
 """Wrong parts of a variant after which a subject is asked no more of them."""
 AGAIN = 16
-"""Of so many parts in a form that a subject is known to refuse one is asked in it; others without what is refused."""
+"""Of so many parts in a form that a subject is known to refuse one is asked in it; all without what is refused."""
 WAVERS = "refused, and answered when it was called again"
 Judged = Callable[[Subject, Asked, dict[str, Any]], bool]
 """(subject, row, golden outputs) -> whether a case held, judged and counted by itself."""
@@ -80,11 +80,12 @@ def _ask(
     for first, parts in field.batches(takes_out(subject.operations[case.operation], case.operation)):
         if tally.stopped or tally.failing >= ENOUGH:
             return
-        parts = tuple(_taken(tally, part, first + place) for place, part in enumerate(parts))
+        numbered = [(number, one) for number, part in enumerate(parts, first) for one in _taken(tally, part, number)]
+        parts = tuple(part for _, part in numbered)
         start = time.perf_counter()
 
-        def note(place: int, first: int = first) -> None:
-            engine.number = first + place
+        def note(place: int, numbered: Sequence[tuple[int, Part]] = numbered) -> None:
+            engine.number = numbered[place][0]
             engine.book.note(subject.name, engine.number)
 
         note(0)
@@ -97,6 +98,9 @@ def _ask(
             if calls and right(calls[place], stored(case, want), allowed):
                 _count(engine, subject, part, want)
                 continue
+            if calls and _refused(tally, part) and refusal(calls[place]):
+                tally.coverage.add_row(part.row, False)
+                continue
             before = tally.seconds
             note(place)
             _closely(engine, subject, field, part, want, calls[place] if calls else None, judged)
@@ -105,14 +109,23 @@ def _ask(
                 return
 
 
-def _taken(tally: Tally, part: Part, number: int) -> Part:
-    """Return a part without levels of its form that were refused by themselves, which is counted; or as it is."""
-    known = tally.coverage.forms
-    refused = [name for name, level in part.form.items() if not name.startswith("out") and f"{name} {level}" in known]
-    if not refused or number % AGAIN == 0:
-        return part
+def _taken(tally: Tally, part: Part, number: int) -> tuple[Part, ...]:
+    """Return a part as it is; without levels of its form that were refused by themselves, which is counted; or both."""
+    refused = _refused(tally, part)
+    if not refused:
+        return (part,)
+    if number % AGAIN == 0:
+        return part, part.without(refused)
     tally.coverage.add_row(part.row, False)
-    return part.without(refused)
+    return (part.without(refused),)
+
+
+def _refused(tally: Tally, part: Part) -> list[str]:
+    """Return the factors of a part's form whose level is known to be refused by itself."""
+    known = tally.coverage.forms
+    if not known:
+        return []
+    return [name for name, level in part.form.items() if not name.startswith("out") and f"{name} {level}" in known]
 
 
 def stored(case: Case, want: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:

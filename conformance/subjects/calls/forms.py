@@ -131,14 +131,17 @@ def base_shape(shape: tuple[int, ...], storage: str, itemsize: int) -> tuple[int
     first, last = shape[0], shape[-1]
     if storage == "row gap":
         return (*shape[:-1], last + (16 + -last * itemsize % 16) // itemsize)
-    return {
-        "odd rows": (*shape[:-1], last + 1),
-        "element gap": (*shape[:-1], 2 * last),
-        "transposed": shape[::-1],
-        "every other row": (2 * first, *shape[1:]),
-        "broadcast rows": (min(first, 1), *shape[1:]) if len(shape) > 1 else shape,
-        "broadcast columns": (*shape[:-1], min(last, 1)),
-    }.get(storage, shape)
+    if storage == "odd rows":
+        return (*shape[:-1], last + 1)
+    if storage == "element gap":
+        return (*shape[:-1], 2 * last)
+    if storage == "transposed":
+        return shape[::-1]
+    if storage == "every other row":
+        return (2 * first, *shape[1:])
+    if storage == "broadcast rows" and len(shape) > 1:
+        return (min(first, 1), *shape[1:])
+    return (*shape[:-1], min(last, 1)) if storage == "broadcast columns" else shape
 
 
 def view_in(whole: Any, storage: str, shape: tuple[int, ...]) -> Any:
@@ -202,7 +205,7 @@ def same_counts(counts: Any, asked: Any) -> bool:
     """Whether the splits that a call was given are still those of its case."""
     if not isinstance(asked, list) or counts is None or (len(asked) and isinstance(asked[0], list)):
         return True
-    return [int(count) for count in np.asarray(counts).reshape(-1)] == asked
+    return bool((counts if type(counts) is list else np.asarray(counts).reshape(-1).tolist()) == asked)
 
 
 def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -6,12 +6,13 @@ again by itself, as any case is, so that what it did has the words that it alway
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from threading import Thread
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,15 @@ from .exits import caught
 from .float_mode import default_float_mode, float_mode
 from .forms import ALIGN, SLACK, base_shape, counts_in_form, same_counts, scalars_in_form, view_in
 from .results import kept_elsewhere, made_wrong
-from .time_limit import time_limit
+from .threads import in_a_thread
+from .time_limit import CallTimeout, time_limit
 
 Note = Callable[[int], None]
 """Told the place of a part before it is called."""
 OWN = 4
 """References to a result that its caller has: what the call returned, a tuple, a variable and an argument."""
+GAPPED = ("row gap", "odd rows", "element gap", "every other row")
+"""Storages that hold more than their elements."""
 Likes = Mapping[str, np.ndarray]
 
 
@@ -72,7 +76,7 @@ def call_parts(
     quick: list[Called | None] = [None] * len(parts)
     kept, raised = set[int](), dict[int, str]()
     if subject.arrays == "numpy":
-        kept, raised = _quick(quick, Sweep(subject, case, cutting, like), parts, seconds, note)
+        kept, raised = _quick(quick, _sweep(subject, case, cutting, like), parts, seconds, note)
     found = []
     named = dict(zip([output.name for output in outputs_of(case)], like, strict=True))
     for place, (part, called) in enumerate(zip(parts, quick, strict=True)):
@@ -145,23 +149,29 @@ class Room:
         """Make room for arrays of so many bytes."""
         self.flat = np.empty(most + 2 * ALIGN + 2 * SLACK, np.uint8)
         self.begin = SLACK + (-self.flat.__array_interface__["data"][0] - SLACK) % ALIGN
-        self.span = slice(0, 0)
+        self.bytes = self.flat[:0].data
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype, storage: str, address: int) -> tuple[Any, Any]:
-        """Return an array in a storage, and the array of which it is a part, at an address as in `forms.Placed`."""
-        whole_shape = base_shape(shape, storage, dtype.itemsize)
-        start = self.begin + address // dtype.itemsize * dtype.itemsize
-        size = dtype.itemsize
-        for side in whole_shape:
-            size *= side
-        self.span = slice(start - SLACK, start + size + SLACK)
-        self.flat[self.span] = POISONS[0]
-        whole = self.flat[start : start + size].view(dtype).reshape(whole_shape)
+    def array(
+        self, shape: tuple[int, ...], dtype: np.dtype, storage: str, address: int, filled: bool = False
+    ) -> tuple[Any, Any]:
+        """Return an array in a storage, and the array of which it is a part, at an address as in `forms.Placed`.
+
+        `bytes` are then those in and around it as they are; a `bytearray` of them is a copy.
+
+        filled: whether every element is written next, so that only what is no element need be poison.
+        """
+        item = dtype.itemsize
+        whole_shape = shape if storage == "contiguous" else base_shape(shape, storage, item)
+        start = self.begin + address // item * item
+        end = start + math.prod(whole_shape) * item
+        around = self.flat[start - SLACK : end + SLACK]
+        if filled and storage not in GAPPED:
+            around[:SLACK] = around[-SLACK:] = POISONS[0]
+        else:
+            around[:] = POISONS[0]
+        self.bytes = around.data
+        whole = around[SLACK:-SLACK].view(dtype).reshape(whole_shape)
         return (whole if storage == "contiguous" else view_in(whole, storage, shape)), whole
-
-    def bytes(self) -> memoryview:
-        """Return the bytes in and around the array as they are; a `bytearray` of them is a copy."""
-        return self.flat[self.span].data
 
 
 def _sequence(form: Mapping[str, Any], outs: Mapping[str, np.ndarray]) -> Any:
@@ -172,10 +182,17 @@ def _sequence(form: Mapping[str, Any], outs: Mapping[str, np.ndarray]) -> Any:
     return list(arrays) if form.get("out.sequence") == "list" else arrays
 
 
-def _quietly(function: Callable[..., Any], keywords: Mapping[str, Any]) -> None:
+def _quietly(
+    function: Callable[..., Any], keywords: Mapping[str, Any], errors: type[BaseException] = Exception
+) -> None:
     """Make a call of which only what it leaves behind, or does beside another one, is looked at."""
-    with suppress(Exception):
+    with suppress(errors):
         function(**keywords)
+
+
+def _room(array: np.ndarray) -> Room:
+    """Return room for an array or a part of it, in any storage and any dtype."""
+    return Room(2 * 8 * array.size + 64 * len(array))
 
 
 class Sweep:
@@ -188,37 +205,34 @@ class Sweep:
         self.takes_out = takes_out(self.function, case.operation)
         names = [output.name for output in outputs_of(case)]
         self.like: Likes = dict(zip(names, like, strict=True))
-        arrays = [(f"in {name}", array) for name, array in stored_inputs(case).items()]
-        arrays += [(f"out {name}", array) for name, array in self._stored(self.like).items()]
-        self.rooms = {name: Room(2 * 8 * array.size + 64 * len(array)) for name, array in arrays}
+        self.inside = {name: _room(array) for name, array in stored_inputs(case).items()}
+        self.outside = {name: _room(array) for name, array in self._stored(self.like).items()}
         self.kept, self.error = False, ""
         self.given: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def called(self, part: Part) -> Called | None:
         """Return a call that answered, whose bytes are to be compared; None for one that is to be watched closely."""
         form = part.form
-        if ("out" in form and not self.takes_out) or self._outside(part):
+        if "out" in form and not self.takes_out:
+            return None
+        case = self._case(part)
+        if self.subject.outside is not None and self.subject.outside(case):
             return None
         try:
-            return self._called(part, form)
+            return self._called(part, form, case)
         except RefnumError:  # a call that the subject declares not to take
             return None
 
-    def _outside(self, part: Part) -> bool:
-        """Whether the case of a part is outside of what the subject supports."""
-        if self.subject.outside is None:
-            return False
-        return bool(self.subject.outside(self._case(part)))
-
     def _case(self, part: Part) -> Case:
         """Return the case of a part, with views of the field's arrays."""
-        inputs, more = part.of(self.case.inputs, self.cutting.inputs), {FORM: dict(part.form)}
-        return replace(self.case, inputs=inputs, params={**self.case.params, **more})
+        inputs, field = part.of(self.case.inputs, self.cutting.inputs), self.case
+        params = {**field.params, FORM: dict(part.form)}
+        return Case(field.operation, field.profile, params, inputs, field.recipe, field.label, field.domain)
 
-    def _called(self, part: Part, form: Mapping[str, Any]) -> Called | None:
-        arrays, before, turned = self._laid(part, form)
+    def _called(self, part: Part, form: Mapping[str, Any], case: Case) -> Called | None:
+        arrays, before, turned = self._laid(case, form)
         outs = self._outs(part, form) if "out" in form else {}
-        given = self._arguments(part, arrays)
+        given = self._arguments(case, form, arrays)
         asked = {**given, **arrays, **({"out": _sequence(form, outs)} if outs else {})}
         try:
             result = self._in_company(part, {**given, **arrays}, asked)
@@ -228,14 +242,14 @@ class Sweep:
         if not same_counts(given.get("splits"), self.case.params.get("splits")):
             return None
         live = tuple(one for one in (result if isinstance(result, tuple | list) else (result,)) if one is not None)
-        if any(was != self.rooms[f"in {name}"].bytes() for name, was in before.items()):
+        if any(was != self.inside[name].bytes for name, was in before.items()):
             return Called((), live, Outcome.MISMATCH, "the call wrote into or around its inputs", Finding.INPUT_MUTATED)
         if outs:
             return self._filled(outs, live)
         if any(type(one) is not np.ndarray for one in live) or made_wrong(live, turned):
             return None
         self.kept = kept_elsewhere(live) or any(sys.getrefcount(one) > OWN for one in live)
-        inside = any(np.may_share_memory(one, self.rooms[f"in {name}"].flat) for one in live for name in arrays)
+        inside = any(np.may_share_memory(one, room.flat) for one in live for room in self.inside.values())
         return None if inside or self.kept else Called(live, live)
 
     def _in_company(self, part: Part, alone: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
@@ -249,36 +263,40 @@ class Sweep:
         if part.calls != "at once":
             return self.function(**asked)
         copies = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in alone.items()}
-        other = Thread(target=_quietly, args=(self.function, copies), daemon=True)
-        other.start()
+        ended = in_a_thread(partial(_quietly, self.function, copies, BaseException))
         try:
-            return self.function(**asked)
-        finally:
-            other.join()
+            result = self.function(**asked)
+        except CallTimeout:  # the other one may hang as well
+            raise
+        except BaseException:
+            ended(0)
+            raise
+        ended(0)
+        return result
 
-    def _laid(self, part: Part, form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytearray], set[Any]]:
+    def _laid(self, case: Case, form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytearray], set[Any]]:
         """Return the inputs as a part's form wants them, the bytes in and around each, and shapes of turned ones."""
-        inputs, arrays, before, turned = part.of(self.case.inputs, self.cutting.inputs), {}, {}, set()
-        if IN in self.case.params or any(name.endswith(".dtype") for name in form):
-            params = {**self.case.params, "form": form}
-            inputs = dict(stored_inputs(Case(self.case.operation, self.case.profile, params, inputs)))
+        inputs, arrays, before, turned = case.inputs, {}, {}, set()
+        if IN in case.params or any(name.endswith(".dtype") for name in form):
+            inputs = stored_inputs(case)
         for name, data in inputs.items():
-            room, storage = self.rooms[f"in {name}"], form.get(f"{name}.storage", "contiguous")
-            array, whole = room.array(data.shape, data.dtype, storage, form.get(f"{name}.address", 0))
-            target = whole if storage.startswith("broadcast") else array
-            target[...] = data[tuple(slice(0, side) for side in target.shape)]
+            room, storage = self.inside[name], form.get(f"{name}.storage", "contiguous")
+            array, whole = room.array(data.shape, data.dtype, storage, form.get(f"{name}.address", 0), True)
+            if storage.startswith("broadcast"):
+                whole[...] = data[tuple(slice(0, side) for side in whole.shape)]
+            else:
+                array[...] = data
             if storage == "read-only":
                 array.flags.writeable = False
             if storage in ("transposed", "broadcast rows"):
                 turned.add(data.shape)
-            arrays[name], before[name] = array, bytearray(room.bytes())
+            arrays[name], before[name] = array, bytearray(room.bytes)
         return arrays, before, turned
 
-    def _arguments(self, part: Part, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    def _arguments(self, case: Case, form: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keywords of a call; those beside the arrays are the same for all calls of a form."""
-        key = part.form.get("profile"), part.form.get("scalars"), part.form.get("splits")
+        key = form.get("profile"), form.get("scalars"), form.get("splits")
         if key not in self.given:
-            case = self._case(part)
             laid = {**arrays, **counts_in_form(case)}
             self.given[key] = scalars_in_form(case, arguments_for(self.subject, case, laid))
         return self.given[key]
@@ -293,7 +311,7 @@ class Sweep:
         """Return an array for every output, filled with poison, as a part's form wants it."""
         outs = {}
         for name, like in self._stored(part.of(self.like, self.cutting.outputs)).items():
-            room = self.rooms[f"out {name}"]
+            room = self.outside[name]
             outs[name] = room.array(like.shape, like.dtype, str(form["out"]), int(form.get("out.address", 0)))[0]
         return outs
 
@@ -305,7 +323,17 @@ class Sweep:
         results = tuple(np.array(array, order="C") for array in arrays)
         for name, array in outs.items():
             array.view(f"u{array.itemsize}")[...] = int.from_bytes(bytes([POISONS[0]]) * array.itemsize, "little")
-            left = self.rooms[f"out {name}"].bytes()
+            left = self.outside[name].bytes
             if bytearray([POISONS[0]]) * len(left) != left:  # compared at once, as no memoryview is
                 return None
         return Called(results, results)
+
+
+_latest: list[Sweep] = []
+
+
+def _sweep(subject: Subject, case: Case, cutting: Cutting, like: Sequence[np.ndarray]) -> Sweep:
+    """Return the latest sweep again where it is of the same field: a field is called in several runs of parts."""
+    if not (_latest and _latest[0].subject is subject and _latest[0].case is case):
+        _latest[:] = [Sweep(subject, case, cutting, like)]
+    return _latest[0]
