@@ -10,7 +10,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from exact import oracle_codes, quick_oracle, quotient_keys
+from exact import oracle_codes, quotient_keys
 
 import refnum as R
 from refnum import oracle
@@ -25,14 +25,21 @@ TIES = ("even", "away", "up", "down", "zero")
 ALL16 = np.arange(1 << 16, dtype=np.uint16)
 
 
+float_value = functools.cache(oracle.float_value)
+"""Asked once for each 16-bit number and each maximum: several rules and formats take the same ones."""
+float_bits = functools.lru_cache(1 << 17)(oracle.float_bits)
+"""Asked once for each number: most are the value of several codes, each under another scale byte."""
+
+
 def bits_of(exact):
-    return oracle.float_bits(exact, "float32")
+    return float_bits(exact, "float32")
 
 
 @functools.cache
-def covered(fmt):
-    """The oracle's value of every code under every scale byte, [scale][code]."""
-    return [[oracle.covered(fmt, code, scale) for code in range(1 << R.FORMATS[fmt].bits)] for scale in range(256)]
+def covered(fmt, dtype):
+    """The oracle's bits of every code under every scale byte, [scale][code]."""
+    codes = range(1 << R.FORMATS[fmt].bits)
+    return [[float_bits(oracle.covered(fmt, code, scale), dtype) for code in codes] for scale in range(256)]
 
 
 @pytest.mark.parametrize("fmt", CODED)
@@ -49,7 +56,7 @@ def test_decode_16_bit_formats(fmt):
     """65,536 codes each, against the oracle and against the IEEE dtype itself."""
     name = {"BF16": "bfloat16", "FP16": "float16"}[fmt]
     got = R.decode(fmt, ALL16).view(np.uint32)
-    assert got.tolist() == [bits_of(oracle.float_value(int(b), name)) for b in ALL16]
+    assert got.tolist() == [oracle.float_bits(float_value(int(b), name), "float32") for b in ALL16]
 
 
 @pytest.mark.parametrize("fmt", MX)
@@ -63,8 +70,7 @@ def test_dequantize_every_code_under_every_scale(fmt):
     spread = np.tile(scales[:, None], (1, codes.shape[1] // 32))
     for dtype, word in (("float32", np.uint32), ("bfloat16", np.uint16)):
         got = R.dequantize_mx(codes, spread, fmt, dtype).view(word)[:, :width]
-        want = [[oracle.float_bits(value, dtype) for value in row] for row in covered(fmt)]
-        assert got.tolist() == want
+        assert got.tolist() == covered(fmt, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -73,7 +79,7 @@ def test_dequantize_mxfp4_every_byte_under_every_scale(dtype):
     packed = np.tile(np.arange(256, dtype=np.uint8), (256, 1))
     scales = np.tile(np.arange(256, dtype=np.uint8)[:, None], (1, 16))
     got = R.dequantize_mxfp4(packed, scales, dtype).view(np.uint32 if dtype == "float32" else np.uint16)
-    one = [[oracle.float_bits(value, dtype) for value in row] for row in covered("E2M1")]
+    one = covered("E2M1", dtype)
     want = [[one[s][nibble] for byte in range(256) for nibble in (byte & 15, byte >> 4)] for s in range(256)]
     assert got.tolist() == want
 
@@ -84,8 +90,7 @@ def test_dequantize_fp8_every_code_under_every_scale(dtype):
     codes = np.tile(np.arange(256, dtype=np.uint8), (256, 1))
     scales = np.tile(np.arange(256, dtype=np.uint8)[:, None], (1, 2))
     got = R.dequantize_fp8_tiles(codes, scales, dtype=dtype).view(np.uint32 if dtype == "float32" else np.uint16)
-    want = [[oracle.float_bits(value, dtype) for value in row] for row in covered("E4M3")]
-    assert got.tolist() == want
+    assert got.tolist() == covered("E4M3", dtype)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -139,7 +144,7 @@ def check_special(fmt, got, top):
 def test_negative_values_by_the_oracle_itself():
     """The mirror used above, checked on the oracle: every negative bf16 in one binade around each E2M1 tie."""
     for bits in range(0x3E00, 0x40E1):
-        value = oracle.float_value(bits | 0x8000, "bfloat16")
+        value = float_value(bits | 0x8000, "bfloat16")
         for ties in TIES:
             got = int(R.encode("E2M1", np.array([bits | 0x8000], np.uint16), 0, Profile("t", ties=ties))[0])
             assert got == oracle.encode("E2M1", value, ties=ties)
@@ -153,7 +158,7 @@ def test_overflow_policy(fmt, overflow):
     for sign in (0, 0x8000):
         bits = np.arange(0x4300, 0x7F81, dtype=np.uint16) | np.uint16(sign)
         got = R.encode(fmt, bits, 0, Profile("t", overflow=overflow))
-        want = [oracle.encode(fmt, oracle.float_value(int(b), "bfloat16"), overflow=overflow) for b in bits[::7]]
+        want = [oracle.encode(fmt, float_value(int(b), "bfloat16"), overflow=overflow) for b in bits[::7]]
         assert got[::7].tolist() == want
         done += len(want)
     assert done > 4000
@@ -162,31 +167,19 @@ def test_overflow_policy(fmt, overflow):
 @pytest.mark.parametrize("fmt", ["E2M1", "E4M3"])
 def test_every_bfloat16_under_every_scale(fmt):
     """65,536 bf16 x 256 scale exponents = 16,777,216 cases, sign and specials included."""
-    finite = ALL16[:0x7F80]
-    significand, exponent = quotient_keys(finite, 7, 8)
+    significand, exponent = quotient_keys(ALL16[:0x7F80], 7, 8)
+    odd, place = np.unique(significand, return_inverse=True)
+    binades = np.arange(exponent.min() - 128, exponent.max() + 128)
+    answers, asked = oracle_codes(fmt, odd[:, None] + 0 * binades, 0 * odd[:, None] + binades)
     done = 0
-    magnitudes = {}
     for byte in range(256):
         got = R.encode(fmt, ALL16, byte - 127)
-        keys = quotient_pairs(significand, exponent - (byte - 127))
-        want = cached_codes(fmt, keys, magnitudes)
+        want = answers[place, exponent - (byte - 127) - binades[0]]
         assert np.array_equal(got[:0x7F80], want)
         assert np.array_equal(got[0x8000:0xFF80], want | R.FORMATS[fmt].sign_mask)
         done += got.size
     assert done == 1 << 24
-    assert len(magnitudes) > 40000
-
-
-def quotient_pairs(significand, exponent):
-    return np.where(significand == 0, 0, (exponent + 4096 << 32) + significand)
-
-
-def cached_codes(fmt, keys, cache):
-    distinct, inverse = np.unique(keys, return_inverse=True)
-    for key in distinct.tolist():
-        if key not in cache:
-            cache[key] = quick_oracle(fmt, Fraction(key & 0xFFFFFFFF) * Fraction(2) ** ((key >> 32) - 4096))
-    return np.array([cache[key] for key in distinct.tolist()], np.uint8)[inverse]
+    assert asked > 40000
 
 
 @pytest.mark.parametrize("fmt", ["E2M1", "E4M3"])
@@ -214,7 +207,7 @@ def stochastic_row(fmt, bits, row, cache):
     if magnitude > 0x7F80:
         return np.full(256, oracle.encode(fmt, oracle.NAN), np.uint8)
     if magnitude not in cache:
-        value = oracle.float_value(magnitude, "bfloat16")
+        value = float_value(magnitude, "bfloat16")
 
         def ask(r):
             return oracle.encode(fmt, value, rounding="stochastic", rbits=r)
@@ -240,7 +233,7 @@ def test_scale_of_every_bfloat16_maximum(fmt, rule):
     amax = np.concatenate([middle - 1, middle, middle + 1])
     got = finite_scale(amax, R.FORMATS[fmt], Profile("t", scale_rule=rule))
     stride = 1 if fmt == "E2M1" else 23
-    want = [oracle.scale_byte(rule, oracle.float_value(int(a)), fmt) for a in amax[::stride]]
+    want = [oracle.scale_byte(rule, float_value(int(a)), fmt) for a in amax[::stride]]
     assert got[::stride].tolist() == want
 
 
@@ -248,24 +241,29 @@ def test_scale_of_every_bfloat16_maximum(fmt, rule):
 def test_recode_every_code_at_every_shift(pair):
     """Codes x 512 shifts: 131,072 or 8,192 cases; the tables of N7 to N10, whole."""
     source, target = pair
-    bits = R.FORMATS[source].bits
-    table = recode_table(R.FORMATS[source], R.FORMATS[target], R.HOPPER).reshape(512, 1 << bits)
-    magnitudes = {}
-    for code in range(1 << bits):
-        value = oracle.decode(source, code, signed_zero=True)
-        if value == oracle.NAN:
-            want = [oracle.encode(target, value)] * 512 if R.FORMATS[target].nan_code else None
-        else:
-            want = [moved(target, value, shift, magnitudes) for shift in range(-256, 256)]
-        assert want is None or table[:, code].tolist() == want
+    width = 1 << R.FORMATS[source].bits
+    table = recode_table(R.FORMATS[source], R.FORMATS[target], R.HOPPER).reshape(512, width)
+    finite, want = moved(source, target, np.arange(-256, 256))
+    assert np.array_equal(table[:, finite], want.T)
+    for code in set(range(width)) - set(finite.tolist()):
+        want = oracle.encode(target, oracle.decode(source, code))
+        assert R.FORMATS[target].nan_code is None or (table[:, code] == want).all()
 
 
-def moved(target, value, shift, cache):
-    sign = oracle.values.is_negative(value)
-    quotient = abs(oracle.values.number(value)) * Fraction(2) ** shift
-    if quotient not in cache:
-        cache[quotient] = quick_oracle(target, quotient)
-    return cache[quotient] | (R.FORMATS[target].sign_mask if sign else 0)
+def moved(source, target, shifts):
+    """The finite codes of a format, and the oracle's code of the value of each times 2**shift, [code, shift]."""
+    values = [oracle.decode(source, code, signed_zero=True) for code in range(1 << R.FORMATS[source].bits)]
+    finite = [code for code, value in enumerate(values) if oracle.values.is_finite(value)]
+    significand, exponent, minus = [], [], []
+    for value in (values[code] for code in finite):
+        magnitude = abs(oracle.values.number(value))
+        even = max((magnitude.numerator & -magnitude.numerator).bit_length() - 1, 0)
+        significand.append(magnitude.numerator >> even)
+        exponent.append(even - (magnitude.denominator.bit_length() - 1))
+        minus.append(oracle.values.is_negative(value))
+    pairs = np.broadcast_arrays(np.array(significand)[:, None], np.array(exponent)[:, None] + shifts)
+    codes, _ = oracle_codes(target, *pairs)
+    return np.array(finite), codes | np.where(minus, R.FORMATS[target].sign_mask, 0)[:, None]
 
 
 def test_fp8_to_mxfp4_every_maximum_code_and_tile_scale():
@@ -274,8 +272,9 @@ def test_fp8_to_mxfp4_every_maximum_code_and_tile_scale():
     With the block's byte from the oracle and each element from the oracle at that byte: N7 by its definition.
     """
     done = 0
-    magnitudes, answers = {}, {}
-    values = [oracle.decode("E4M3", code, signed_zero=True) if code & 127 < 127 else Fraction(0) for code in range(256)]
+    answers = np.zeros((512, 256), np.uint8)  # [shift + 256][code]
+    finite, want = moved("E4M3", "E2M1", np.arange(-256, 256))
+    answers[:, finite] = want.T
     for amax in range(127):
         codes = np.concatenate([np.arange(amax + 1), 0x80 + np.arange(amax + 1)])
         blocks = -(-codes.size // 31)
@@ -287,17 +286,11 @@ def test_fp8_to_mxfp4_every_maximum_code_and_tile_scale():
         packed, scales = R.fp8_to_mxfp4(np.tile(row, (256, 1)), tile)
         nibbles = np.stack([packed & 15, packed >> 4], axis=-1).reshape(256, -1, 32)
         got = nibbles[:, :blocks, 1:].reshape(256, -1)[:, : codes.size]
-        for byte in range(256):
-            want_byte = block_byte(amax, byte)
-            assert (scales[byte, :blocks] == want_byte).all(), (amax, byte)
-            if want_byte == 255:
-                assert not got[byte].any()
-            else:
-                shift = byte - want_byte
-                if shift not in answers:
-                    answers[shift] = np.array([moved("E2M1", value, shift, magnitudes) for value in values], np.uint8)
-                assert np.array_equal(got[byte], answers[shift][codes])
-            done += codes.size
+        want_bytes = np.array([block_byte(amax, byte) for byte in range(256)])
+        assert (scales[:, :blocks] == want_bytes[:, None]).all(), amax
+        want = answers[np.arange(256)[:, None] - want_bytes[:, None] + 256, codes]
+        assert np.array_equal(got, np.where(want_bytes[:, None] == 255, 0, want)), amax
+        done += got.size
     assert done == 256 * sum(2 * (a + 1) for a in range(127)) == 4_161_536
 
 
@@ -306,7 +299,10 @@ def block_byte(amax, tile):
         return 255
     if amax == 0:
         return 0
-    return oracle.scale_byte("rceil", oracle.decode("E4M3", amax) * Fraction(2) ** (tile - 127))
+    return scale_byte("rceil", oracle.decode("E4M3", amax) * Fraction(2) ** (tile - 127))
+
+
+scale_byte = functools.cache(oracle.scale_byte)
 
 
 def test_mxfp4_to_fp8_every_nibble_distance_and_byte():
