@@ -56,8 +56,25 @@ def blocks(text):
     return found
 
 
+_checked = {}
+"""What checks of the examples printed, by their options: several pages show parts of one run."""
+
+
 def run(command):
-    """Run a command from the root of the repository. Return (exit status, output, errors)."""
+    """Run a command from the root of the repository. Return (exit status, output, errors).
+
+    A check of an example is run once, whatever the order of its options; one of what a page has built, each time.
+    """
+    match = re.fullmatch(r"refnum check((?: --\w+ [\w/.:]+)+)", command)
+    if match is None or "build/" in command:
+        return _run(command)
+    options = frozenset(match[1].split(" --"))
+    if options not in _checked:
+        _checked[options] = _run(command)
+    return _checked[options]
+
+
+def _run(command):
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
     environment.pop("COLUMNS", None)  # pages show tables whole
