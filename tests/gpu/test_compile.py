@@ -111,6 +111,22 @@ def test_ptx(name: str) -> None:
     assert ".approx" not in code
 
 
+@pytest.mark.parametrize(("name", "macros", "function"), [unit for unit in TURNING if unit[0].startswith("mxfp4")])
+def test_one_policy_ahead_of_all_copies(name: str, macros: tuple[str, ...], function: str) -> None:
+    """What column kernels tell L2: one policy a kernel, made ahead of the copies that take it.
+
+    The copies take their policy from a register that a warp's threads share. Made at every copy, inside branches, it
+    ended in an illegal instruction on an H200.
+    """
+    text = build.compiled(name, output="ptx", defines=macros).read_text(errors="replace")
+    (entry,) = (part for part in text.split(".visible .entry ")[1:] if re.match(rf"{function}\b", part))
+    policies = re.findall(r"createpolicy\S* +(%rd\d+)", entry)
+    assert len(policies) == 1
+    assert entry.index("createpolicy") < entry.index("cp.async")
+    takers = re.findall(r"cp\.async\S*cache_hint[^;]*, *(%rd\d+);", entry)
+    assert takers and set(takers) == set(policies)
+
+
 def frames(image: bytes) -> dict[str, int]:
     """Return bytes of stack by function, in machine code as it ships: what is spilled lies there."""
     (table,), (size, count, names) = struct.unpack_from("<Q", image, 40), struct.unpack_from("<HHH", image, 58)
