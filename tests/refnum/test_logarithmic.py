@@ -99,14 +99,18 @@ def test_quotients_of_normal_numbers_are_those_of_the_division():
 # ------------------------------------------------------------------------------------------ unbiasedness, a theorem
 
 
+def parts(first, end, size=1 << 17):
+    """All whole numbers from `first` to below `end`, in parts that stay in a processor's cache."""
+    for start in range(first, end, size):
+        yield np.arange(start, min(start + size, end), dtype=np.uint32)
+
+
 @pytest.mark.parametrize("fraction", [0, 1, 2, 3, 0x2AAAAA, 0x3FFFFF, 0x400000, 0x400001, 0x7FFFFE, 0x7FFFFF])
 def test_the_mean_over_all_words_of_the_logarithmic_step_is_the_number(fraction):
     """Every one of the 2**23 words: the upper level is taken `fraction` times, so the mean is the number itself."""
-    r_log, none = np.arange(1 << 23, dtype=np.uint32), np.zeros(1 << 23, np.uint32)
     for exponent in (0, 5):
         bits = np.uint32((127 + exponent) << 23 | fraction)
-        codes = _levels(np.broadcast_to(bits, r_log.shape), none, r_log)
-        counts = np.bincount(codes, minlength=9)
+        counts = sum(np.bincount(_levels(np.full_like(r, bits), 0 * r, r), minlength=9) for r in parts(0, 1 << 23))
         lower, upper = int(counts[exponent + 1]), int(counts[exponent + 2])
         assert lower + upper == 1 << 23 and upper == fraction
         mean = Fraction(lower * 2**exponent + upper * 2 ** (exponent + 1), 2**23)
@@ -117,9 +121,8 @@ def test_the_mean_over_all_words_of_the_logarithmic_step_is_the_number(fraction)
                                   0x33800001, 0x33000000, 0x00000001, 0])  # fmt: skip
 def test_the_mean_over_all_words_of_the_pruning_step_is_the_number_on_the_lattice(bits):
     """Every one of the 2**24 words: the least level is taken ceil(a 2**24) times, which is a 2**24 from 1/2 on."""
-    r_under = np.arange(1 << 24, dtype=np.uint32)
     least = _least_dropped(np.array([bits], np.uint32))
-    kept = sum(int((part < least).sum()) for part in np.split(r_under, 16))
+    kept = sum(int((part < least).sum()) for part in parts(0, 1 << 24))
     number = Fraction(oracle.float_value(bits))
     assert kept == -(-number.numerator * 2**24 // number.denominator)
     assert 0 <= Fraction(kept, 2**24) - number < Fraction(1, 2**24)
@@ -138,11 +141,14 @@ def test_whole_numbers_of_units_are_pruned_without_any_bias():
 
 def test_every_fraction_goes_up_as_often_as_it_says():
     """All 2**23 fractions: up from the word 2**23 - fraction on, so `fraction` of 2**23 words go up."""
-    fraction = np.arange(1, 1 << 23, dtype=np.uint32)
-    bits = fraction | np.uint32(128 << 23)
-    none = np.zeros_like(bits)
-    assert (_levels(bits, none, np.uint32(1 << 23) - fraction) == 3).all()
-    assert (_levels(bits, none, np.uint32((1 << 23) - 1) - fraction) == 2).all()
+    done = 0
+    for fraction in parts(1, 1 << 23):
+        bits = fraction | np.uint32(128 << 23)
+        none = np.zeros_like(bits)
+        assert (_levels(bits, none, np.uint32(1 << 23) - fraction) == 3).all()
+        assert (_levels(bits, none, np.uint32((1 << 23) - 1) - fraction) == 2).all()
+        done += fraction.size
+    assert done == (1 << 23) - 1
 
 
 def test_only_one_of_the_two_words_decides():
