@@ -110,7 +110,7 @@ def test_a_run_killed_at_once_and_resumed_has_the_same_losses_to_the_bit(whole, 
 
 def test_a_rank_that_dies_ends_the_run_in_one_sentence(tmp_path):
     out = tmp_path / "died"
-    with started(out, "--ranks", "2", "--steps", "500", "--save", "2") as process:
+    with started(out, "--ranks", "2", "--steps", "500", "--save", "1") as process:
         os.kill(ranks_of(out)[1], signal.SIGKILL)
         _, text = process.communicate(timeout=30)
         assert process.returncode == 2
