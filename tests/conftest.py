@@ -44,8 +44,8 @@ def pytest_addoption(parser):
 DEAREST = (
     "gpu/test_emulated_launches", "gpu/test_compile", "docs/test_docs_commands", "conformance/test_structure_parts",
     "conformance/test_structure", "gpu/test_columns_orders", "conformance/test_vanishing", "docs/test_docs_links",
-    "refnum/test_model_equals_oracle", "conformance/test_coverpoints", "training/test_train_command", "vectors/test_verify",
-    "conformance/test_mutants_run", "conformance/test_fuzz_structure", "conformance/test_peers",
+    "refnum/test_model_equals_oracle", "conformance/test_coverpoints", "training/test_train_command",
+    "vectors/test_verify", "conformance/test_mutants_run", "conformance/test_fuzz_structure", "conformance/test_peers",
     "gpu/test_rotated_codes", "conformance/test_shares", "conformance/test_fuzz_parts",
     "conformance/test_product_levels", "conformance/test_plugin",
 )  # fmt: skip
