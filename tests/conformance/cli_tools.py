@@ -1,6 +1,7 @@
 """What the tests of commands share: a right and a wrong kernel in files, and the command line in this process."""
 
 import contextlib
+import faulthandler
 import os
 import signal
 import sys
@@ -77,12 +78,14 @@ def _ended(work, folder, settings, output, errors):
     """Do the work as a process of its own does, and end without what this one was to do at its end."""
     status = 99
     try:
+        faulthandler.disable()  # pytest's: it writes to where the tests write
         os.setsid()
         os.chdir(folder)
         os.environ.update(settings)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(errors, 2)
-        sys.stdin, sys.stdout, sys.stderr = open(os.devnull), open(1, "w"), open(2, "w")
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, way) for number, way in ((0, "r"), (1, "w"), (2, "w")))
         status = work()
     except SystemExit as ending:
         status = ending.code
