@@ -119,8 +119,8 @@ def test_nothing_is_overwritten(tmp_path):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_has_a_subject_that_is_called_as_its_golden_twin(tmp_path, name):
-    from refnum.conformance.cases.corners import corner_cases
     from refnum.conformance.cases.levels import Outcome
+    from refnum.conformance.commands.check.control_cases import control_cases
     from refnum.conformance.subjects.calls.call import call
 
     write(tmp_path, name, "TE")
@@ -129,7 +129,7 @@ def test_every_operation_has_a_subject_that_is_called_as_its_golden_twin(tmp_pat
     assert list(subject.operations) == [name]
     assert subject.profiles == (("TE",) if operation.profiled else None)
     for params in operation.variants():
-        case = next(corner_cases(name, "TE" if operation.profiled else "HOPPER", params))
+        (case,) = control_cases(name, "TE" if operation.profiled else "HOPPER", params)
         assert subject.refuses(name, case.profile, params) == ""
         called = call(subject, case)
         assert called.outcome is Outcome.PASS, (params, called.words)
