@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -59,7 +60,9 @@ def apart(work, folder, timeout=120.0, **settings):
     """
     verify()
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        child = os.fork()
+        with warnings.catch_warnings():  # of JAX, which other tests load and the work does not
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            child = os.fork()
         if not child:
             _ended(work, folder, settings, output.fileno(), errors.fileno())
         end = time.monotonic() + timeout
