@@ -59,8 +59,12 @@ class Here:
 
 
 def campaign(folder, subjects, limit, workers=0, executor=None, **more):
-    """Run a campaign up to a number of cases and return (its end, its database)."""
-    spec = make_spec([subjects] if isinstance(subjects, str) else subjects, **{"cases": 5, "elements": 4096, **more})
+    """Run a campaign up to a number of cases and return (its end, its database).
+
+    Without worker processes its subjects have none of their own either.
+    """
+    options = {"cases": 5, "elements": 4096, "isolate": None if workers else False, **more}
+    spec = make_spec([subjects] if isinstance(subjects, str) else subjects, **options)
     create(folder, spec).close()
     return go_on(folder, limit, workers, executor)
 

@@ -145,11 +145,19 @@ FAST = [(name, profile, params) for name, operation in OPERATIONS.items()
         or number % 5 == 1]  # fmt: skip
 
 
+def met(name, profile, params):
+    """Return the coverpoints that the corner set meets, of small cases first: the rest of a full set adds none."""
+    total = {}
+    for case in sorted(corner_cases(name, profile, params), key=lambda case: case.elements):
+        total = merged(total, count(case, run_golden(case)))
+        if not holes(name, profile, params, total):
+            break
+    return total
+
+
 @pytest.mark.parametrize(("name", "profile", "params"), FAST, ids=str)
 def test_the_corner_set_leaves_no_hole(name, profile, params):
-    total = {}
-    for case in corner_cases(name, profile, params):
-        total = merged(total, count(case, run_golden(case)))
+    total = met(name, profile, params)
     assert holes(name, profile, params, total) == []
     assert set(total) == set(expected(name, profile, params))
 
@@ -158,10 +166,7 @@ def test_the_corner_set_leaves_no_hole(name, profile, params):
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_corner_set_leaves_no_hole_in_any_variant(name):
     for params in OPERATIONS[name].variants():
-        total = {}
-        for case in corner_cases(name, "HOPPER", params):
-            total = merged(total, count(case, run_golden(case)))
-        assert holes(name, "HOPPER", params, total) == [], params
+        assert holes(name, "HOPPER", params, met(name, "HOPPER", params)) == [], params
 
 
 def test_names_are_unique_and_every_operation_with_numbers_has_points():

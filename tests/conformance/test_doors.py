@@ -50,9 +50,9 @@ def library(folder: Path, *flags: str, declaration: str = DECLARATION) -> Path:
     return path
 
 
-def rows_of(text: str, **options) -> list[dict]:
+def rows_of(text: str) -> list[dict]:
     subjects = from_file(text)
-    plan = Plan(subjects, select(["quantize_mxfp4"]), ["OCP"], "smoke", 0, 3, 20.0, save=False)
+    plan = Plan(subjects, select(["quantize_mxfp4"]), ["OCP"], "smoke", 0, 3, 20.0, shown=0, save=False)
     return run(plan, Report({"level": "smoke"})).results
 
 

@@ -1,11 +1,10 @@
 """Planted kernels: each found, named rightly, made small and replayed, and the campaign ends by itself."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from cli_tools import command
 from fuzz_tools import PLANTED, campaign
 
 from refnum.conformance.commands.fuzz.corpus import minimise
@@ -26,9 +25,8 @@ def run(tmp_path, names, limit=None, workers=2, **more):
     return end, db, Watcher(db).findings(), f"{source}:CHOSEN"
 
 
-def replayed(finding, subject):
-    words = [sys.executable, "-m", "refnum.conformance.cli", "replay", finding["replay"], "--subject", subject]
-    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+def replayed(finding, subject, folder):
+    return command("replay", finding["replay"], "--subject", subject, folder=folder)
 
 
 def test_a_kernel_that_kills_its_process(tmp_path):
@@ -39,7 +37,7 @@ def test_a_kernel_that_kills_its_process(tmp_path):
     assert "SIGSEGV" in first["words"] and first["record"]["case"] == "x [9, 32]; 288 elements"
     small = replay.load(Path(first["replay"])).case
     assert small.inputs["x"].shape == (9, 32) and "negative zero" in first["record"]["points"]
-    again = replayed(first, subject)
+    again = replayed(first, subject, tmp_path)
     assert again.returncode == 1 and "its process ended with SIGSEGV" in again.stdout
 
 
@@ -59,7 +57,7 @@ def test_a_kernel_that_is_wrong_on_one_coverpoint_only(tmp_path):
     small = [f for f in findings if f["record"]]
     assert small and all(f["record"]["points"][0] == "tie -2.5" for f in small)
     assert all(f["record"]["case"] == "x [1, 32]; 32 elements" for f in small)
-    again = replayed(small[0], subject)
+    again = replayed(small[0], subject, tmp_path)
     assert "2.5" in again.stdout and again.returncode == 1
     made, kept = minimise(tmp_path / "camp")
     assert made == len(findings) - len(small) and kept

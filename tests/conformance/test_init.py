@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cli_tools import apart
 from typer.testing import CliRunner
 
 from refnum.conformance.cases.operation import OPERATIONS
@@ -22,23 +23,12 @@ from refnum.errors import ArgumentError, FileError, ProfileError
 def test_what_is_written_passes_and_a_wrong_kernel_in_it_fails(tmp_path):
     done = CliRunner().invoke(app, ["init", str(tmp_path), "--profile", "OCP"])
     assert done.exit_code == 0 and "kernels_under_test.py" in done.stdout
-    tests = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:refnum",
-        "-p",
-        "refnum.conformance.plugin",
-        "--refnum-level=smoke",
-        "-q",
-    ]
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    right = subprocess.run(tests, cwd=tmp_path, capture_output=True, text=True, env=settings)
+    words = ["-p", "no:refnum", "-p", "refnum.conformance.plugin", "--refnum-level=smoke", "-q", str(tmp_path)]
+    right = apart(lambda: pytest.main(words), tmp_path)
     assert right.returncode == 0 and "1 passed" in right.stdout, right.stdout
     path = tmp_path / "kernels_under_test.py"
     path.write_text(path.read_text().replace('profile="OCP")  #', 'profile="OCP+ties=away")  #'))
-    wrong = subprocess.run(tests, cwd=tmp_path, capture_output=True, text=True, env=settings)
+    wrong = apart(lambda: pytest.main(words), tmp_path)
     assert wrong.returncode == 1 and "E2M1_TIES_UP" in wrong.stdout
 
 
@@ -129,8 +119,8 @@ def test_nothing_is_overwritten(tmp_path):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_has_a_subject_that_is_called_as_its_golden_twin(tmp_path, name):
-    from refnum.conformance.cases.corners import corner_cases
     from refnum.conformance.cases.levels import Outcome
+    from refnum.conformance.commands.check.control_cases import control_cases
     from refnum.conformance.subjects.calls.call import call
 
     write(tmp_path, name, "TE")
@@ -139,7 +129,7 @@ def test_every_operation_has_a_subject_that_is_called_as_its_golden_twin(tmp_pat
     assert list(subject.operations) == [name]
     assert subject.profiles == (("TE",) if operation.profiled else None)
     for params in operation.variants():
-        case = next(corner_cases(name, "TE" if operation.profiled else "HOPPER", params))
+        (case,) = control_cases(name, "TE" if operation.profiled else "HOPPER", params)
         assert subject.refuses(name, case.profile, params) == ""
         called = call(subject, case)
         assert called.outcome is Outcome.PASS, (params, called.words)
@@ -155,9 +145,9 @@ def test_the_workflow_is_yaml_and_names_what_was_written(tmp_path):
 
 def test_the_commands_of_the_workflow_write_the_summary_and_the_sarif_file(tmp_path):
     """Each `run` line that needs no network, as a runner does: with bash, and a file for the page of the run."""
-    write(tmp_path, "decode_e2m1", "HOPPER")
+    write(tmp_path, "pack_payload", "HOPPER")
     kernel = tmp_path / "kernels_under_test.py"
-    kernel.write_text(kernel.read_text().replace("return refnum.decode_e2m1(", "return -refnum.decode_e2m1("))
+    kernel.write_text(kernel.read_text().replace("return refnum.pack_payload(", "return ~refnum.pack_payload("))
     steps = yaml.safe_load((tmp_path / ".github/workflows/conformance.yml").read_text())["jobs"]["conformance"]["steps"]
     lines = [step["run"] for step in steps if "refnum check" in step.get("run", "") or "report" in step.get("run", "")]
     assert len(lines) == 2
@@ -165,7 +155,7 @@ def test_the_commands_of_the_workflow_write_the_summary_and_the_sarif_file(tmp_p
     settings = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "page.md"}
     codes = [subprocess.run(["bash", "-e", "-c", line], cwd=tmp_path, env=settings).returncode for line in lines]
     assert codes == [1, 0]
-    assert "decode_e2m1" in (tmp_path / "page.md").read_text() and "mismatch" in (tmp_path / "page.md").read_text()
+    assert "pack_payload" in (tmp_path / "page.md").read_text() and "mismatch" in (tmp_path / "page.md").read_text()
     found = json.loads((tmp_path / "conformance.sarif").read_text())["runs"][0]["results"]
     assert found and found[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith(kernel.name)
     uploads = [step["with"] for step in steps if "upload-sarif" in step.get("uses", "")]

@@ -3,10 +3,9 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
+from cli_tools import command
 
 from refnum.conformance.cases.recipes import sampled_cases
 from refnum.conformance.commands.check.journal import FINDING, Journal, again, leftovers
@@ -30,21 +29,8 @@ def in_a_folder(tmp_path, monkeypatch):
 
 
 def check(*words):
-    command = [
-        sys.executable,
-        "-m",
-        "refnum.conformance.cli",
-        "check",
-        "-s",
-        "deadly.py",
-        "-o",
-        "quantize_mxfp4",
-        "--level",
-        "smoke",
-        "--no-isolate",
-        *words,
-    ]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    asked = ["check", "-s", "deadly.py", "-o", "quantize_mxfp4", "--level", "smoke", "--no-isolate"]
+    return command(*asked, *words, folder=".")
 
 
 def test_a_segfault_is_found_by_the_next_run_with_a_case_that_kills_again(tmp_path):
@@ -55,11 +41,10 @@ def test_a_segfault_is_found_by_the_next_run_with_a_case_that_kills_again(tmp_pa
     assert told["operation"] == "quantize_mxfp4" and not note.exists()
     saved = replay.load(path)
     assert saved.case.inputs["x"].shape[0] == 96 and saved.body["finding"] == FINDING
-    words = [sys.executable, "-m", "refnum.conformance.cli", "replay", str(path), "-s", "deadly.py"]
-    shown = subprocess.run(words, check=False, capture_output=True, text=True)
+    shown = command("replay", path, "-s", "deadly.py", folder=tmp_path)
     assert shown.returncode == 1 and "FAULT  deadly: its process ended with SIGSEGV" in shown.stdout
     (tmp_path / "deadly.py").write_text(DEADLY.replace("SIGSEGV", "SIGCONT"))
-    fixed = subprocess.run(words, check=False, capture_output=True, text=True)
+    fixed = command("replay", path, "-s", "deadly.py", folder=tmp_path)
     assert fixed.returncode == 0 and "the saved failure is gone" in fixed.stdout
 
 

@@ -20,6 +20,12 @@ def wrong(x):
 
 def crash(x):
     raise ValueError("out of luck")
+
+def decodes(codes, dtype):
+    return refnum.decode_e2m1(codes, dtype)
+
+def decodes_wrongly(codes, dtype):
+    return -refnum.decode_e2m1(codes, dtype)
 """
 
 
@@ -55,17 +61,17 @@ def test_judged(judge):
 
 @pytest.fixture
 def kernel():
-    return right
+    return decodes
 
-@pytest.mark.conforms("quantize_mxfp4", profile="OCP")
+@pytest.mark.conforms("decode_e2m1")
 @pytest.mark.parametrize("times", [1, 2])
 def test_from_a_fixture(kernel, times):
     return kernel
 
 class TestMine:
-    @pytest.mark.conforms("quantize_mxfp4", profile="OCP")
+    @pytest.mark.conforms("decode_e2m1")
     def test_method(self):
-        return right
+        return decodes
 
 def test_without_a_mark(judge):
     judge(right, "quantize_mxfp4", profile="OCP", seed=3)
@@ -154,8 +160,8 @@ def test_many_workers_give_one_verdict_each(run):
     pytest.importorskip("xdist")
     result = run(
         """
-@pytest.mark.conforms("quantize_mxfp4", profile="OCP")
-@pytest.mark.parametrize("name", ["right", "wrong"])
+@pytest.mark.conforms("decode_e2m1")
+@pytest.mark.parametrize("name", ["decodes", "decodes_wrongly"])
 def test_it(name):
     return globals()[name]
 """,

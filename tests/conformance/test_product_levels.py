@@ -1,5 +1,6 @@
 """Products at level P1 (N16): of another order than asked for, and wrong in every order."""
 
+import itertools
 from pathlib import Path
 
 import ml_dtypes
@@ -7,12 +8,15 @@ import numpy as np
 import pytest
 
 import refnum
-from refnum.conformance.api import judge_kernel
 from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.levels import NO_LEVEL, P1, failed_name
-from refnum.conformance.cases.operation import run_golden
+from refnum.conformance.cases.operation import run_golden, select
+from refnum.conformance.commands.check.run import Plan, run
 from refnum.conformance.mismatches import replay
 from refnum.conformance.reports.badge import badge
+from refnum.conformance.reports.report import Report, header
+from refnum.conformance.subjects.choose import as_subject
 from refnum.conformance.verdicts.compare import compare, differences
 
 PARAMS = {"order": "promote128", "out": "float32", "a_format": "E4M3", "b_format": "E4M3"}
@@ -86,8 +90,15 @@ def test_overflow_excludes_nothing():
     assert compare(case, run_golden(case), (np.array([[np.nan]], np.float32),)).level == P1
 
 
-def report(kernel, agreement=None):
-    return judge_kernel(kernel, "matmul_fp8", level="smoke", agreement=agreement)
+def few(operation, profile, params):
+    """Every eighth corner case: a level of agreement is found on each alone."""
+    yield from itertools.islice(corner_cases(operation, profile, params), 0, None, 8)
+
+
+def report(kernel, agreement=None, operation="matmul_fp8"):
+    """Return the report of a kernel at level smoke, judged on few corner cases."""
+    plan = Plan([as_subject(kernel, operation, agreement)], select([operation]), None, "smoke", cases=few)
+    return run(plan, Report(header("smoke", 0, [], [], []))).document()
 
 
 def test_a_claim_of_p1_is_verified_to_p1_only():
@@ -152,7 +163,7 @@ def overflows(a, b, order="chain", out="float32"):
 
 def test_a_page_names_the_level_that_its_small_case_fails():
     """Where a sum may overflow no result is excluded: such a page does not say that P1 fails."""
-    found = judge_kernel(overflows, "matmul_bf16", level="smoke")
+    found = report(overflows, operation="matmul_bf16")
     (result,) = [one for one in found["results"] if one["outcome"] != "unsupported"]
     for failure in result["failures"]:
         case = replay.load(Path(failure["replay"])).case
@@ -165,7 +176,7 @@ def test_kernels_of_bfloat16_at_p1():
         return refnum.matmul_bf16(a, b, "promote32")
 
     def judged(kernel, agreement):
-        found = judge_kernel(kernel, "matmul_bf16", level="smoke", agreement=agreement)
+        found = report(kernel, agreement, "matmul_bf16")
         return next(one for one in found["results"] if one["outcome"] != "unsupported")
 
     assert judged(split, "P1")["level"] == {"claimed": "P1", "reached": "P1"}

@@ -103,15 +103,15 @@ class Runner:
 TIES_UP = """
 import refnum
 
-def quantize_mxfp4(x, profile):
-    return refnum.quantize_mxfp4(x, profile.replace(name="wrong", ties="away"))
+def fp8_to_mxfp4(codes, scales, profile):
+    return refnum.fp8_to_mxfp4(codes, scales, profile.replace(name="wrong", ties="away"))
 """
 
 
 @needs_bash
 def test_a_wrong_kernel_makes_a_red_run_with_every_report(tmp_path):
     (tmp_path / "my kernel.py").write_text(TIES_UP)
-    runner = Runner(tmp_path, subject="my kernel.py:quantize_mxfp4\n", profile="HOPPER\nOCP", level="smoke")
+    runner = Runner(tmp_path, subject="my kernel.py:fp8_to_mxfp4\n", profile="HOPPER\nOCP", level="smoke")
     judged = runner.run("Judge")
     assert judged.returncode == 0 and "E2M1_TIES_UP" in judged.stdout, judged.stderr
     assert runner.outputs["check", "status"] == "1"

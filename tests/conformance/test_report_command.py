@@ -1,11 +1,9 @@
 """Reports of `refnum check`, of runs that die too, and `refnum report` on saved ones."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from cli_tools import RIGHT, refnum
+from cli_tools import RIGHT, command, refnum
 
 from refnum.conformance.reports import report as reports
 
@@ -45,21 +43,11 @@ def encode_e2m1(x):
 """
 
 
-LITTLE = """
-from refnum.conformance.cli import app
-from refnum.conformance.commands.check import structure
-
-structure.amount_for = lambda engine: "smoke"
-app()
-"""
-"""The command with few structural cases."""
-
-
 @pytest.mark.parametrize(("largest", "left"), [(1 << 14, ["float32", "bfloat16"]), (0, [])], ids=["corner", "vector"])
-def test_a_run_that_dies_leaves_a_partial_report(tmp_path, largest, left):
+def test_a_run_that_dies_leaves_a_partial_report(tmp_path, little_structure, largest, left):
     (tmp_path / "dies.py").write_text(DIES.replace("LARGEST", str(largest)))
-    words = [sys.executable, "-c", LITTLE, "check", "-s", "dies.py", "--examples", "0", "--report", "r.json"]
-    assert subprocess.run([*words, "--no-isolate"], check=False).returncode == 9
+    words = ["check", "-s", "dies.py", "--examples", "0", "--report", "r.json", "--no-isolate", "--workers", "1"]
+    assert command(*words, folder=tmp_path).returncode == 9
     document = reports.load(tmp_path / "r.json")
     assert document["footer"]["status"] == "partial" and document["footer"]["exit"] == 3
     assert [row["params"]["input"] for row in document["results"]] == left  # the vectors of all variants come first
@@ -72,9 +60,7 @@ def test_what_a_kernel_prints_does_not_get_into_the_report(tmp_path):
     words = ["check", "-s", "noisy.py", "-o", "quantize_mxfp4", "-p", "OCP", "--level", "smoke", "--json"]
     result = refnum(*words, "--no-isolate")
     assert json.loads(result.stdout)["footer"]["exit"] == 0 and "tuning..." in result.stderr
-    done = subprocess.run(
-        [sys.executable, "-m", "refnum.conformance.cli", *words], capture_output=True, text=True, check=False
-    )
+    done = command(*words, folder=tmp_path)
     assert json.loads(done.stdout)["footer"]["exit"] == 0 and "tuning..." in done.stderr
 
 

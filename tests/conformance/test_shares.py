@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from cli_tools import command
 
 from refnum.conformance.cases.operation import select
 from refnum.conformance.commands.check.plan import Plan, shares_of, variants
@@ -75,13 +76,13 @@ def without_times(document):
 
 
 def test_shares_give_the_report_of_one_process(tmp_path):
-    """Two variants, each a share of its own: the second one's structure is asked in brief by the other process."""
+    """Four variants, each a share of its own: structure is asked in brief by processes that did not ask the first's."""
     documents = []
     for workers in ("1", "2"):
-        run = started(tmp_path, "-s", "model", "-o", "decode_e2m1", "--json", "--workers", workers)
-        out, err = run.communicate(timeout=300)
-        assert run.returncode == 0, err
-        documents.append(without_times(json.loads(out)))
+        words = ("check", "-s", "model", "-o", "dequantize_radix4", "--examples", 0, "--json", "--workers", workers)
+        run = command(*words, folder=tmp_path, timeout=300)
+        assert run.returncode == 0, run.stderr
+        documents.append(without_times(json.loads(run.stdout)))
     assert documents[0] == documents[1]
 
 
@@ -89,29 +90,28 @@ KERNEL = """
 import os, signal, time
 import refnum
 
+def unpack_payload(payload):
+    return refnum.unpack_payload(payload)
+
 def decode_e2m1(codes, dtype="float32"):
-    if dtype == "bfloat16":
-        {what}
-    return refnum.decode_e2m1(codes, dtype)
+    {what}
 """
+LITTLE = ("kernel.py", "--no-isolate", "--level", "smoke", "--workers", "2", "--report", "report.json")
+"""Of both operations one variant, each a share."""
 
 
 def test_a_process_that_a_kernel_kills_is_no_verdict(tmp_path):
     (tmp_path / "kernel.py").write_text(KERNEL.format(what="os.kill(os.getpid(), signal.SIGKILL)"))
-    run = started(tmp_path, "kernel.py", "--no-isolate", "--workers", "2", "--report", "report.json")
-    out, err = run.communicate(timeout=300)
-    assert run.returncode == 1, out + err
-    assert "a process that judged a share of the variants ended by itself" in err
-    assert "an earlier run died while" in err and "decode_e2m1" in err, err
+    run = command("check", *LITTLE, folder=tmp_path)
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "a process that judged a share of the variants ended by itself" in run.stderr
+    assert "an earlier run died while" in run.stderr and "decode_e2m1" in run.stderr, run.stderr
     assert json.loads((tmp_path / "report.json").read_text())["footer"]["status"] == "partial"
 
 
 def test_an_interrupted_run_keeps_what_was_done(tmp_path):
     (tmp_path / "kernel.py").write_text(KERNEL.format(what="open('began', 'w').close(); time.sleep(600)"))
-    run = started(
-        tmp_path, "kernel.py", "--no-isolate", "--workers", "2", "--timeout", "0", "--report", "report.json",
-        start_new_session=True,
-    )  # fmt: skip
+    run = started(tmp_path, *LITTLE, "--timeout", "0", start_new_session=True)
     end = time.monotonic() + 240
     while time.monotonic() < end and not (
         (tmp_path / "began").exists() and json.loads((tmp_path / "report.json").read_text())["results"]

@@ -331,7 +331,7 @@ def corpus_file(folder, **recipe):
 )  # fmt: skip
 def test_a_bad_corpus_is_the_files_fault(tmp_path, change):
     good = corpus_file(tmp_path)
-    words = ("fuzz", "run", tmp_path / "camp", "-s", right_subject(tmp_path), "-o", "mxfp4_to_fp8", "-p", "HOPPER",
+    words = ("fuzz", "run", tmp_path / "camp", "-s", "model", "-o", "mxfp4_to_fp8", "-p", "HOPPER",
              "--corpus", good, "--cases", "2", "--shard", "1", "--elements", "256", "--workers", "1")  # fmt: skip
     corpus_file(tmp_path, **change)
     result = runs_or_says_one_sentence(*words)

@@ -13,7 +13,8 @@ from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, call_golden, run_golden
 from refnum.conformance.cases.structure import build, covering, factors
 from refnum.conformance.cases.structure.illegal import illegal_cases, legal_beside
-from refnum.conformance.cases.structure.plan import shared_rows, structure_rows
+from refnum.conformance.cases.structure.plan import _called_rows, shared_rows, structure_rows
+from refnum.conformance.commands.check import structure
 from refnum.conformance.commands.check.run import Plan, run
 from refnum.conformance.reports import covered
 from refnum.conformance.reports import report as reports
@@ -24,7 +25,7 @@ from refnum.errors import RefnumError
 PARAMS = {"quantize_mxfp4: uint16_taken_for_numbers": {"input": "bfloat16"}}
 
 
-@pytest.mark.parametrize("name", structure_kernels.KERNELS)
+@pytest.mark.parametrize("name", sorted(structure_kernels.KERNELS))  # rows of an operation are made once
 def test_a_kernel_wrong_in_structure_is_not_verified(name):
     operation, function, more = structure_kernels.KERNELS[name]
     tally = verdict(operation, function, **{"params": PARAMS.get(name), **more})
@@ -44,7 +45,12 @@ def test_the_golden_function_is_right_in_every_form(operation):
     assert not tally.coverage.forms and tally.coverage.refused == 0 and tally.coverage.illegal > 1
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.fixture(scope="module", params=OPERATIONS)
+def operation(request):
+    """Each operation, of which all tests run before those of the next: its rows are made once."""
+    return request.param
+
+
 def test_every_case_is_legal_for_the_golden_model(operation):
     params = OPERATIONS[operation].defaults()
     for number, row in list(enumerate(structure_rows(operation, "HOPPER", params, "full")))[::17]:
@@ -53,10 +59,10 @@ def test_every_case_is_legal_for_the_golden_model(operation):
             assert run_golden(case)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
 def test_rows_are_the_same_every_time_and_small(operation):
     params = OPERATIONS[operation].defaults()
     rows = structure_rows(operation, "HOPPER", params, "full")
+    _called_rows.cache_clear()
     assert rows == structure_rows(operation, "HOPPER", params, "full")
     assert 200 < len(rows) < 7500
     assert len(structure_rows(operation, "HOPPER", params, "smoke")) < 10
@@ -104,7 +110,9 @@ def test_the_last_line_says_what_verified_covers():
     assert re.search(r", flips above 1 in [\d,]+ calls excluded\)$", verdict)
 
 
-def test_a_narrow_contract_stands_in_the_last_line_and_the_badge():
+def test_a_narrow_contract_stands_in_the_last_line_and_the_badge(monkeypatch):
+    monkeypatch.setattr(structure, "amount_for", lambda engine: "brief")
+
     def outside(case):
         return "" if case.inputs["payload"].shape[1] % 68 == 0 else "columns in multiples of 128"
 
@@ -131,7 +139,7 @@ def test_a_form_that_is_refused_with_an_error_belongs_to_the_contract():
     assert addresses["answered"] == addresses["levels"]
 
 
-def test_a_level_other_than_l0_stands_in_the_last_line_and_the_badge():
+def test_a_level_other_than_l0_stands_in_the_last_line_and_the_badge(little_structure):
     def other_nan(codes, dtype="float32"):
         out = golden("decode_e4m3")(codes, dtype)
         if dtype == "float32":
@@ -143,7 +151,7 @@ def test_a_level_other_than_l0_stands_in_the_last_line_and_the_badge():
     assert "agreement L3" in document["footer"]["verdict"] and "to L3 only" in badge(document)
 
 
-def test_a_level_that_is_never_asked_is_an_error_of_the_harness():
+def test_a_level_that_is_never_asked_is_an_error_of_the_harness(little_structure):
     engine = engine_of(Subject("k", {"unpack_payload": golden("unpack_payload")}), "unpack_payload", quick=False)
     engine.structural()
     engine.tallies["k"].coverage.expect([{"rows": 12345}])
@@ -151,7 +159,6 @@ def test_a_level_that_is_never_asked_is_an_error_of_the_harness():
     assert "rows 12345" in engine.report.harness[0]
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_level_of_the_tables_is_asked(operation):
     rows = structure_rows(operation, "HOPPER", OPERATIONS[operation].defaults(), "full")
     for paired in (False, True):
@@ -160,7 +167,6 @@ def test_every_level_of_the_tables_is_asked(operation):
             assert not missing, (name, missing)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_model_refuses_every_illegal_call_and_takes_the_legal_one(operation):
     """Of every variant; a form of `out` or `splits` is made by the call, not by the model's arguments."""
     for params in OPERATIONS[operation].variants():

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cli_tools import apart, command
 
 from refnum.conformance.commands.fuzz.context import WorkerContext
 from refnum.conformance.commands.fuzz.spec import make_spec
@@ -41,15 +42,9 @@ def written(folder, body, more=""):
     return path
 
 
-def refnum(*words, folder, timeout=120):
-    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "refnum.conformance.cli", *map(str, words)]
-    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=timeout)
-
-
 def judged(folder, *options):
     words = ("check", "-s", folder / "kernel.py", "-o", "decode_e2m1", "--level", "smoke", "--examples", 1)
-    return refnum(*words, *options, folder=folder)
+    return command(*words, *options, folder=folder)
 
 
 @pytest.mark.parametrize("how", ["os._exit", "C", "a thread"])
@@ -97,7 +92,7 @@ def test_a_file_that_stops_its_process_while_it_is_loaded(tmp_path):
 def test_a_campaign(tmp_path, how):
     written(tmp_path, ENDINGS[how])
     words = ("fuzz", "run", tmp_path / "camp", "-s", tmp_path / "kernel.py", "-o", "decode_e2m1", "--cases", 5)
-    ended = refnum(*words, "--workers", 1, "--shard", 5, "--elements", 256, "--timeout", 1, folder=tmp_path)
+    ended = command(*words, "--workers", 1, "--shard", 5, "--elements", 256, "--timeout", 1, folder=tmp_path)
     assert ended.returncode == 1, ended.stderr
     assert "exit status 0" in ended.stdout
 
@@ -105,7 +100,7 @@ def test_a_campaign(tmp_path, how):
 @pytest.mark.parametrize("how", ["the builtin"])
 def test_a_campaign_whose_subject_ends_when_it_is_imported(tmp_path, how):
     written(tmp_path, "pass", ENDINGS[how])
-    ended = refnum("fuzz", "run", tmp_path / "camp", "-s", tmp_path / "kernel.py", "--cases", 5, folder=tmp_path)
+    ended = command("fuzz", "run", tmp_path / "camp", "-s", tmp_path / "kernel.py", "--cases", 5, folder=tmp_path)
     assert (ended.returncode == 2 and "cannot be loaded" in ended.stderr) or "failed to import" in ended.stderr
 
 
@@ -136,10 +131,8 @@ def test_kernel(end):
 
 def test_pytest(tmp_path):
     (tmp_path / "test_it.py").write_text(PYTEST)
-    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pytest", "-p", "no:refnum", "-p", "refnum.conformance.plugin", "-q",
-               "-p", "no:cacheprovider", "--refnum-level=smoke", tmp_path]  # fmt: skip
-    ended = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120)
+    words = ["-p", "no:refnum", "-p", "refnum.conformance.plugin", "-q", "-p", "no:cacheprovider"]
+    ended = apart(lambda: pytest.main([*words, "--refnum-level=smoke", str(tmp_path)]), tmp_path)
     assert ended.returncode == 1 and "3 failed" in ended.stdout, ended.stdout
 
 
