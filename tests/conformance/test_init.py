@@ -24,11 +24,11 @@ def test_what_is_written_passes_and_a_wrong_kernel_in_it_fails(tmp_path):
     done = CliRunner().invoke(app, ["init", str(tmp_path), "--profile", "OCP"])
     assert done.exit_code == 0 and "kernels_under_test.py" in done.stdout
     words = ["-p", "no:refnum", "-p", "refnum.conformance.plugin", "--refnum-level=smoke", "-q", str(tmp_path)]
-    right = apart(lambda: pytest.main(words), tmp_path)
+    right = apart("pytest", *words, folder=tmp_path)
     assert right.returncode == 0 and "1 passed" in right.stdout, right.stdout
     path = tmp_path / "kernels_under_test.py"
     path.write_text(path.read_text().replace('profile="OCP")  #', 'profile="OCP+ties=away")  #'))
-    wrong = apart(lambda: pytest.main(words), tmp_path)
+    wrong = apart("pytest", *words, folder=tmp_path)
     assert wrong.returncode == 1 and "E2M1_TIES_UP" in wrong.stdout
 
 

@@ -132,7 +132,7 @@ def test_kernel(end):
 def test_pytest(tmp_path):
     (tmp_path / "test_it.py").write_text(PYTEST)
     words = ["-p", "no:refnum", "-p", "refnum.conformance.plugin", "-q", "-p", "no:cacheprovider"]
-    ended = apart(lambda: pytest.main([*words, "--refnum-level=smoke", str(tmp_path)]), tmp_path)
+    ended = apart("pytest", *words, "--refnum-level=smoke", folder=tmp_path)
     assert ended.returncode == 1 and "3 failed" in ended.stdout, ended.stdout
 
 
