@@ -111,9 +111,9 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
         return
     for name, values in DATA.get(operation, {}).items():
         for value in values:
-            yield from _apart(maker, brief_pairs(operation, dice), {name: value})
+            yield from _apart(maker, brief_pairs(operation, dice, False), {name: value})
     for name in (name for name in GIVEN if name in maker.every[2]):
-        yield from _apart(replace(maker, cutting=UNCUT), brief_pairs(operation, dice), {name: "absent"})
+        yield from _apart(replace(maker, cutting=UNCUT), brief_pairs(operation, dice, False), {name: "absent"})
 
 
 def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row, Members]]:

@@ -98,17 +98,18 @@ def _thinned(area: int) -> int:
     return 1 if area <= AREA else next(count for most, count in THIN.items() if area <= most)
 
 
-def brief_pairs(operation: str, dice: Random) -> Pairs:
+def brief_pairs(operation: str, dice: Random, residues: bool = True) -> Pairs:
     """Return pairs in which every singled out number stands once, most beside a small one, and the largest.
 
-    Residues of 256 are those of numbers beyond 256, as a kernel may treat its last tile apart.
+    residues: whether every residue of 256 stands there too, of numbers beyond 256, as a kernel may treat its last tile
+    apart.
     """
     found, step = Pairs(), unit(operation)
     for rows in tall_numbers():
         found[rows, dice.randint(1, max(1, min(17, AREA // 2 // step // rows)))] += 1
     for size in wide_numbers(operation):
         found[dice.randint(1, max(1, min(40, AREA // 2 // step // size))), size] += 1
-    for rows in (number for number in range(LOW, 2 * LOW) if number not in MARKS):
+    for rows in (number for number in range(LOW, 2 * LOW) if residues and number not in MARKS):
         found[rows, 1] += 1
         if step == 1:
             found[1, rows] += 1
