@@ -69,7 +69,7 @@ def matmul_bf16(a, b, order="chain", out="float32", splits=None):
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("operation", GROUPED)
+@pytest.mark.parametrize("operation", sorted(GROUPED))
 def test_campaigns_draw_products_of_experts_of_every_kind(operation):
     """In plain calls too, which are products of the same experts."""
     params = OPERATIONS[operation].defaults()
