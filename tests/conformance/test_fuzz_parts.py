@@ -168,6 +168,8 @@ def test_the_bound_is_exact():
     assert upper_bound(59) == pytest.approx(1 - 0.05 ** (1 / 59), rel=1e-12)
     assert upper_bound(10, 1) == pytest.approx(0.394163, abs=1e-6)  # tables of Clopper and Pearson
     assert upper_bound(10**9) == pytest.approx(2.9957e-9, rel=1e-4)
+    assert upper_bound(3 * 10**7, 10**6) == pytest.approx(upper_bound(3 * 10**7 + 30, 10**6 + 1), rel=1e-5)
+    assert 0.1 < upper_bound(10**9, 10**8) < 0.10002 and upper_bound(2**63, 2**62) == pytest.approx(0.5)
     assert "none failed" in statement(1000, 0) and "not a proof" in statement(1000, 0)
 
 

@@ -157,6 +157,15 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["failing", "faults"])
+def test_any_number_of_failures_has_a_bound(whole, tmp_path, name):
+    """The bound was found in a step a failure, a hundred times over: of 10^8 of them it did not end."""
+    for number in (10**5, 10**8, 2**62):
+        folder = copied(whole, tmp_path / str(number))
+        changed(folder, (f"UPDATE targets SET cases = 2 * ?1, {name} = ?1", (number,)), reseal=True)
+        assert runs_or_says_one_sentence(folder, "status", "--json").exit_code in (0, 1, 2)
+
+
 @settings(max_examples=60, deadline=None, database=None)
 @given(st.data())
 def test_any_cell_may_hold_anything(whole, tmp_path_factory, data):
