@@ -1,4 +1,4 @@
-"""The exact (Clopper-Pearson) upper bound of the failure rate after a number of sampled cases."""
+"""The upper bound (Clopper and Pearson's) of the failure rate after a number of sampled cases."""
 
 from __future__ import annotations
 
