@@ -210,10 +210,11 @@ class IsolatedProcess:
     def _stopped(self) -> bool:
         """Return whether a signal stopped the process more than STOPPED seconds ago."""
         assert self.process is not None
-        if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
-            self.stopped = math.inf
-        else:
-            self.stopped = min(self.stopped, time.monotonic())
+        try:
+            held = os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # it has ended since it was last seen running
+            held = False
+        self.stopped = min(self.stopped, time.monotonic()) if held else math.inf
         return time.monotonic() - self.stopped > STOPPED
 
     def ask(self, name: str, what: str, **more: Any) -> Any:
