@@ -72,6 +72,26 @@ def test_drawn_splits_are_the_same_every_time_and_even_where_they_must_be(way):
     assert way != "thousand" or len(counts) > 512
 
 
+@pytest.mark.parametrize("operation", ["permute_pad", "mxfp4_columns"])
+def test_a_kernel_that_is_wrong_for_balanced_experts_only_is_told(operation):
+    """As many rows for each of five experts or more: a balanced router gives no other splits."""
+
+    def run(*inputs, splits=None, **more):
+        right = golden(operation)(*inputs, splits=splits, **more)
+        counts = [] if splits is None else [int(count) for count in splits]
+        if len(counts) > 4 and counts[0] and len(set(counts)) == 1:
+            right[0][...] ^= 1
+        return right
+
+    assert verdict(operation, run).outcome is Outcome.MISMATCH
+
+
+def test_balanced_experts_have_as_many_rows_but_for_the_last():
+    counts = [drawn("alike", rows, 64, 1, seed, even=False) for rows in (1, 7, 300) for seed in range(40)]
+    assert all(len(set(one[:-1])) < 2 and 0 < one[-1] <= one[0] for one in counts)
+    assert any(len(one) > 4 and len(set(one)) == 1 for one in counts) and any(len(set(one)) == 2 for one in counts)
+
+
 def test_a_static_buffer_of_one_width_is_told():
     kept = {}
 

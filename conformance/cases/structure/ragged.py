@@ -75,7 +75,7 @@ def row_map(taken: str, tokens: int, count: int) -> np.ndarray:
     return found.astype(np.int32)
 
 
-DRAWN = ("cut", "long", "many", "cut", "boundary", "one")
+DRAWN = ("cut", "long", "many", "cut", "boundary", "one", "alike")
 """Ways of drawing the rows of every expert: see `drawn`."""
 MOST_EXPERTS, MOST_PADDED = 1100, 1 << 18
 EVERY = (*range(1, 63), *(count for count in BESIDE_POWERS if count < 1600))
@@ -87,15 +87,18 @@ def drawn(way: str, rows: int, columns: int, align: int, seed: int, even: bool) 
 
     Args:
         way: `every` length of `EVERY`, `cut` the rows at random places, one expert `long` among few, `many` experts of
-            few rows, a `boundary` anywhere behind small experts, `one` expert with all, more than half a `thousand`
-            experts, or, for `experts n`, so many experts that have all.
+            few rows, a `boundary` anywhere behind small experts, `one` expert with all, experts with `alike` rows, of
+            which the last may have fewer, more than half a `thousand` experts, or, for `experts n`, so many experts
+            that have all.
         rows: of all experts, about; exactly, for `cut` and `one`.
         columns, align: each expert's rows are padded to a multiple of `align`, which bounds the experts.
         seed: of the draw. even: every count is even.
     """
     dice = Random(f"{way} {rows} {columns} {seed}")
     most = max(2, min(MOST_EXPERTS, MOST_PADDED // (columns * max(align, 1))))
-    if way.startswith("experts "):
+    if way == "alike":
+        counts = _alike(dice, rows, most)
+    elif way.startswith("experts "):
         counts = _parted(dice, rows, int(way.partition(" ")[2]))
     else:
         counts = _with_runs(dice, _WAYS[way](dice, rows, most))
@@ -127,6 +130,13 @@ def _parted(dice: Random, rows: int, experts: int) -> list[int]:
     """Return rows cut at random places into those of so many experts."""
     cuts = sorted(dice.randint(0, rows) for _ in range(experts - 1))
     return [end - start for start, end in zip([0, *cuts], [*cuts, rows], strict=True)]
+
+
+def _alike(dice: Random, rows: int, most: int) -> list[int]:
+    """Return the rows of balanced experts: as many for each, and none without a row, but for the last in some draws."""
+    experts = _few(dice, min(most, rows))
+    each = rows // experts
+    return [each] * (experts - 1) + [dice.choice((each, each, dice.randint(1, each)))]
 
 
 def _long(dice: Random, rows: int, most: int) -> list[int]:

@@ -186,6 +186,33 @@ def boundaries(dice: Random, operation: Operation, facts: Facts) -> Condition | 
     return Condition("boundary % m == r", words, holds, wants)
 
 
+ALIKE = {
+    "as many rows as the others": lambda splits: splits[0] > 0 and len(set(splits)) == 1,
+    "as many rows as the others, or fewer if it is the last": (
+        lambda splits: splits[0] > splits[-1] > 0 and len(set(splits[:-1])) == 1),
+}  # fmt: skip
+"""What each expert has -> whether some splits are so."""
+
+
+@sized
+def alike_experts(dice: Random, operation: Operation, facts: Facts) -> Condition | None:
+    """So many experts or more with as many rows each, as a balanced router gives them."""
+    if RAGGED not in facts.parameters:
+        return None
+    what, least, step = dice.choice(list(ALIKE)), dice.choice((2, 3, 4, 6, 8, 16)), facts.rows
+    test, fewer = ALIKE[what], "fewer" in what
+
+    def holds(call: Call) -> bool:
+        return len(call.splits) >= least and test(call.splits)
+
+    def wants(dice: Random) -> dict[str, list[int]]:
+        each = dice.randint(2, 20)
+        last = dice.randint(1, each - 1) if fewer else each
+        return {"splits": [each * step] * (least + dice.randint(0, 3) - 1) + [last * step]}
+
+    return Condition("experts alike", f"each of {least} or more experts has {what}", holds, wants)
+
+
 EMPTY = {
     "first": (lambda call, n: any(first == 0 and length >= n for first, length in call.runs)),
     "last": (lambda call, n: any(first + length == len(call.splits) > length >= n for first, length in call.runs)),
