@@ -72,6 +72,24 @@ def test_drawn_splits_are_the_same_every_time_and_even_where_they_must_be(way):
     assert way != "thousand" or len(counts) > 512
 
 
+@pytest.mark.parametrize(
+    ("operation", "name", "pattern"),
+    [("pack_payload", "scales", 0x7F), ("dequantize_fp8_tiles", "codes", 0xFF), ("swiglu_quantize", "prob", 0x3F800000)],
+)
+def test_a_kernel_that_is_wrong_for_an_input_of_one_element_all_over_is_told(operation, name, pattern):
+    names = [*OPERATIONS[operation].inputs, *OPERATIONS[operation].optional]
+
+    def run(*inputs, **more):
+        right = golden(operation)(*inputs, **more)
+        given = {**dict(zip(names, inputs, strict=False)), **more}.get(name)
+        if given is not None and given.size > 1 and (given.view(f"u{given.itemsize}") == pattern).all():
+            first = right[0] if isinstance(right, tuple) else right
+            first.view(f"u{first.itemsize}")[...] ^= 1
+        return right
+
+    assert verdict(operation, run).outcome is Outcome.MISMATCH
+
+
 @pytest.mark.parametrize("operation", ["permute_pad", "mxfp4_columns"])
 def test_a_kernel_that_is_wrong_for_balanced_experts_only_is_told(operation):
     """As many rows for each of five experts or more: a balanced router gives no other splits."""

@@ -26,6 +26,7 @@ from .factors import CASTS, GROUPED, PRODUCTS, RAGGED, ROUTED
 from .near_ties import near_ties
 from .ragged import drawn, row_map, splits
 from .special import planted
+from .uniform import uniform
 
 PLAIN_LEVELS: Mapping[str, tuple[Level, ...]] = {
     "storage": ("contiguous",), "address": (0,), "dtype": ("bfloat16", "int32", "uint8"), "sequence": ("tuple",),
@@ -64,6 +65,8 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     if row.get("classes") == "special" and operation not in PRODUCTS:
         inputs = planted(operation, params, inputs, seed)
     inputs = with_random_bits(operation, profile, inputs, seed)
+    if "uniform" in row:
+        inputs = uniform(operation, params, inputs, str(row["uniform"]))
     inputs = {name: _broadcast(array, str(form.get(f"{name}.storage", ""))) for name, array in inputs.items()}
     label = "structure: " + ", ".join(f"{name} {level}" for name, level in row.items())
     fixed = {name: value for name, value in params.items() if name != "splits"}

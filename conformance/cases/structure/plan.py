@@ -22,6 +22,7 @@ from .factors import CASTS, RAGGED, ROUTED
 from .mixed import SHARES, mixed_rows, stairs
 from .models import MODELS
 from .ragged import splits
+from .uniform import levels
 
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
@@ -111,6 +112,8 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
             return rows[::LAYOUT_BRIEF] + _mixed(operation, profile, params, MIXED["layout brief"])
         return rows[::LAYOUT_STEP] + _mixed(operation, profile, params, MIXED["layout"])
     chosen, experts = list(_shape_rows(operation, amount)), grouped.rows(operation, params, amount)
+    if amount != "smoke":
+        chosen += _uniform_rows(operation, profile, params)
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
     if amount == "brief":
@@ -188,6 +191,13 @@ def base_row(operation: str) -> Row:
     if operation == "swiglu_backward":
         ordinary["columns"] = 100
     return {**first, **{name: level for name, level in ordinary.items() if name in first}}
+
+
+def _uniform_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
+    """Return ordinary shapes of which one input is one element all over."""
+    base = base_row(operation)
+    inputs = build(operation, profile, params, base, 0).inputs
+    return [{**base, "uniform": level} for level in levels(operation, params, inputs)]
 
 
 def within(operation: str, most: int, least_sides: int = factors.SINGLE) -> Fits:

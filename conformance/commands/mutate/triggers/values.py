@@ -61,6 +61,8 @@ CLASSES: dict[str, Test] = {
     "NaN": lambda m, fmt, kept: (m > max(fmt.max_code, fmt.inf_code or 0)) & (m < top(fmt)),
 }
 """Class of element -> which magnitudes are of it; each has two signs."""
+WHOLE = ("zero", "maximum", "Inf", "NaN")
+"""Classes of which a whole input may be."""
 
 SCALES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "zero byte": lambda s: s == 0,
@@ -182,6 +184,24 @@ def one_class(dice: Random, operation: Operation, facts: Facts) -> Condition | N
         return None if given is None else np.argwhere(kind.found(*given))
 
     return _condition("value", f"{name} has {kind}", places, {f"values:{name}": [(kind, 0, 0)]})
+
+
+@valued
+def uniform(dice: Random, operation: Operation, facts: Facts) -> Condition | None:
+    """An input of nothing but elements of one class."""
+    names = _names(operation)
+    if not names:
+        return None
+    name, kind = dice.choice(names), Kind(dice.choice(WHOLE), dice.random() < 0.5)
+
+    def places(call: Call) -> np.ndarray | None:
+        given = patterns(call, name)
+        if given is None:
+            return None
+        found = kind.found(*given)
+        return np.argwhere(found) if found.size > 1 and found.all() else None
+
+    return _condition("uniform input", f"{name} is {kind} all over", places, {f"all:{name}": kind})
 
 
 @valued

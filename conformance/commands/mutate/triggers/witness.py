@@ -152,6 +152,8 @@ def _planted(case: Case, wanted: Mapping[str, Any], dice: Random) -> Case:
         kind, _, name = key.partition(":")
         for class_, row, column in plants if kind == "values" else ():
             _plant(case, inputs, name, class_, row, column, dice)
+        if kind == "all":
+            _fill(case, inputs, name, plants, dice)
     for byte, row, column in wanted.get("scales", ()):
         scales = inputs["scales"]
         if row >= scales.shape[0] or column >= scales.shape[1]:
@@ -159,6 +161,15 @@ def _planted(case: Case, wanted: Mapping[str, Any], dice: Random) -> Case:
         every = np.arange(256)
         scales[row, column] = dice.choice(every[SCALES[byte](every)].tolist())
     return case.with_inputs(inputs)
+
+
+def _fill(case: Case, inputs: dict[str, np.ndarray], name: str, kind: Kind, dice: Random) -> None:
+    """Write one pattern of a class into every element of an input."""
+    array = inputs.get(name)
+    pattern = None if array is None else kind.pattern(*_format(case, name, array), dice)
+    if array is None or pattern is None:
+        raise UnfitError
+    array.view(f"u{array.itemsize}")[...] = 0x11 * pattern if name == "packed" else pattern
 
 
 def _plant(
