@@ -320,7 +320,7 @@ def test_one_who_is_silent_does_not_answer_for_the_others_of_its_file(monkeypatc
 
 
 def test_a_process_that_ends_while_it_is_looked_at_is_not_stopped():
-    """The kernel has no answer about a process that has ended and is not yet waited for: the run must not fail on it."""
+    """The system has no answer about a process that has ended and is not waited for yet."""
     home = IsolatedProcess("nobody")
     home.process = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, home.process.pid, os.WEXITED | os.WNOWAIT)

@@ -18,6 +18,8 @@ from refnum.conformance.cases.structure.special import planted
 from refnum.conformance.subjects.calls.at_once import LateError, _failed, call_twice_at_once
 from refnum.conformance.subjects.subject import Subject
 
+ONE = 0x3F800000
+
 E4M3_NAN = 0x7F
 
 
@@ -74,7 +76,7 @@ def test_drawn_splits_are_the_same_every_time_and_even_where_they_must_be(way):
 
 @pytest.mark.parametrize(
     ("operation", "name", "pattern"),
-    [("pack_payload", "scales", 0x7F), ("dequantize_fp8_tiles", "codes", 0xFF), ("swiglu_quantize", "prob", 0x3F800000)],
+    [("pack_payload", "scales", 0x7F), ("dequantize_fp8_tiles", "codes", 0xFF), ("swiglu_quantize", "prob", ONE)],
 )
 def test_a_kernel_that_is_wrong_for_an_input_of_one_element_all_over_is_told(operation, name, pattern):
     names = [*OPERATIONS[operation].inputs, *OPERATIONS[operation].optional]

@@ -112,15 +112,15 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
             return rows[::LAYOUT_BRIEF] + _mixed(operation, profile, params, MIXED["layout brief"])
         return rows[::LAYOUT_STEP] + _mixed(operation, profile, params, MIXED["layout"])
     chosen, experts = list(_shape_rows(operation, amount)), grouped.rows(operation, params, amount)
-    if amount != "smoke":
-        chosen += _uniform_rows(operation, profile, params)
+    uniform = [] if amount == "smoke" else _uniform_rows(operation, profile, params)
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
     if amount == "brief":
-        shared, experts = (shared_rows(operation, profile, params, rows) for rows in (chosen, experts))
-        return shared + _mixed(operation, profile, params, _brief(operation, profile, params)) + experts
+        of_all = (chosen, uniform, experts)
+        shared, uniform, experts = (shared_rows(operation, profile, params, rows) for rows in of_all)
+        return shared + _mixed(operation, profile, params, _brief(operation, profile, params)) + uniform + experts
     if "random" in params and whole:
-        return chosen[::KEYED_STEP] + _mixed(operation, profile, params, MIXED["keyed"])
+        return chosen[::KEYED_STEP] + _mixed(operation, profile, params, MIXED["keyed"]) + uniform[::KEYED_STEP]
     if whole:
         chosen += _form_rows(operation, str(params.get("input", "")), _stochastic(profile, params))
         tables_of = operation, profile, *tables(operation, profile, params)
@@ -129,7 +129,7 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
             chosen = [_with_scale(row, place) for place, row in enumerate(chosen)]
         chosen += _order_rows(operation)
         chosen += _model_rows(operation)
-    return chosen + experts
+    return chosen + uniform + experts
 
 
 def _with_scale(row: Row, place: int) -> Row:

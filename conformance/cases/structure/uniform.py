@@ -30,7 +30,8 @@ COMMON = ("one", "largest")
 
 def levels(operation: str, params: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> list[str]:
     """Return the name of an input and of an element, for every input of a case that has several elements."""
-    return [f"{name} {element}" for name, array in inputs.items() for element in _elements(operation, params, name, array)]
+    every = {name: _elements(operation, params, name, array) for name, array in inputs.items()}
+    return [f"{name} {element}" for name, elements in every.items() for element in elements]
 
 
 def uniform(

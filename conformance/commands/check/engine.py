@@ -18,7 +18,7 @@ import numpy as np
 import refnum
 from refnum.errors import RefnumError
 
-from ...cases.case import Case
+from ...cases.case import Case, variant
 from ...cases.contracts import brought_inside, contract_words, outside
 from ...cases.corners import corner_cases
 from ...cases.coverpoints import count, expected
@@ -26,9 +26,10 @@ from ...cases.domains import Domain, domains_for
 from ...cases.levels import Outcome
 from ...cases.operation import run_golden
 from ...cases.recipes import sampled_cases
+from ...cases.structure.turns import cases_in_turn
 from ...reports.report import Report
 from ...subjects.arrays import alive
-from ...subjects.calls.call import Called
+from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject
 from ...vectors.frozen import frozen_cases
 from ...verdicts import device
@@ -39,7 +40,7 @@ from ...verdicts.smoke import smoke
 from ...verdicts.structural import is_asked
 from ...verdicts.tally import FAULTS_BEFORE_STOP, DomainCount, Tally
 from . import refusals, structure, unasked
-from .journal import Journal
+from .journal import IN_TURN, Journal
 from .plan import Plan, Progress, Variant
 
 LOOKED_AT = 24
@@ -98,6 +99,8 @@ class Engine:
         """Judge every other stream of the plan, in order, and end."""
         if not self.known() or not self.judged:
             return
+        if self.plan.cases is None:
+            self.in_turn()
         self.corners()
         if self.plan.cases is None:
             whole = self.structural()
@@ -204,6 +207,29 @@ class Engine:
         names = structure.ask(self, self._key)
         unasked.note(self, "structural cases")
         return set() if self.item.special else names | first
+
+    def in_turn(self) -> None:
+        """Judge each subject right behind a call of another variant, which is not judged here."""
+        if self.item.special or self.plan.level == "smoke":
+            return
+        self.book.enter(self._key, IN_TURN)
+        for number, (other, case) in enumerate(cases_in_turn(*self._key)):
+            self.number = number
+            if self.plan.profiles and other.profile not in self.plan.profiles:
+                continue
+            params = {name: other.params[name] for name in self.item.params}
+            key = variant(other.operation, other.profile, params)
+            without = {s.name for s in self.judged if (s.name, key) in self.plan.unfit}
+            without |= {s.name for s in self.judged if s.refuses(other.operation, other.profile, params)}
+            golden = self.golden(case) if any(s.name not in without for s in self.active()) else None
+            if golden is None:
+                continue
+            for subject in self.cover(case, golden, False, but=without):
+                called = self.watched(subject, partial(call, subject, other, self.plan.seconds))
+                if called.outcome is not Outcome.PASS:
+                    self.plan.unfit.add((subject.name, key))
+                self.one(subject, case, golden)
+        unasked.note(self, "calls behind another variant")
 
     def refusals(self, names: set[str]) -> None:
         """Make the calls that must be refused to the subjects of these names."""

@@ -25,6 +25,7 @@ from ...cases.recipes import sampled_cases
 from ...cases.structure import structure_cases
 from ...cases.structure.fields import parts
 from ...cases.structure.illegal import READABLE, illegal_cases, readable_cases
+from ...cases.structure.turns import cases_in_turn
 from ...mismatches import replay
 from ...reports import files
 from ...subjects.subject import Subject
@@ -32,6 +33,8 @@ from ...vectors.frozen import frozen_cases
 from ...verdicts.tally import Failure
 
 FINDING = "process-died"
+IN_TURN = "in turn"
+"""The stream of calls behind another variant."""
 
 
 def folder() -> Path:
@@ -50,7 +53,7 @@ class Journal:
 
     def enter(self, key: tuple[str, str, Mapping[str, Any]], stream: str, seed: int | None = None) -> None:
         """Remember the variant and the stream: `corners`, `vectors`, `structure` or `parts` with an amount,
-        `sampled` (of a seed) or a domain's name."""
+        `sampled` (of a seed), a domain's name or another."""
         operation, profile, params = key
         self.texts.clear()
         if seed is not None:
@@ -150,6 +153,8 @@ def again(note: Mapping[str, Any]) -> Case:
         cases = (asked.case for asked in structure_cases(*key, note["stream"].partition(" ")[2]))
     elif note["stream"].startswith("parts "):
         cases = parts(*key, note["stream"].partition(" ")[2])
+    elif note["stream"] == IN_TURN:
+        cases = (case for _, case in cases_in_turn(*key))
     elif note["stream"] == "illegal":
         cases = illegal_cases(*key)
     elif note["stream"] == READABLE:

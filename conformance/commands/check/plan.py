@@ -44,6 +44,7 @@ class Plan:
     decided: (subject, operation, parameters, domain) -> profiles under which it was proved so far; by the engine.
     structured: (subject, operation) that were asked all factors of structure; by the engine.
     laid: (subject, operation) -> the profile under which its scale layouts are asked, if not under each.
+    unfit: (subject, variant) whose calls failed behind which another variant was to be judged; by the engine.
     share: the part of the variants that is run; None means all.
     """
 
@@ -63,6 +64,7 @@ class Plan:
     decided: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     laid: dict[tuple[str, str], str] = field(default_factory=dict)
     structured: set[tuple[str, str]] = field(default_factory=set)
+    unfit: set[tuple[str, str]] = field(default_factory=set)
     share: Share | None = None
 
     def elsewhere(self, subject: Subject, item: Variant) -> list[str]:

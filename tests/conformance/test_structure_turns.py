@@ -1,0 +1,93 @@
+"""Calls behind another variant: a kernel that takes another variant's plan is told, and each for its own variant."""
+
+import numpy as np
+import pytest
+from structure_tools import engine_of
+
+import refnum
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.cases.structure.turns import cases_in_turn
+from refnum.conformance.subjects.subject import Subject
+
+
+def told(operation, run, params, profile="HOPPER", profiles=("HOPPER", "OCP")):
+    engine = engine_of(Subject("k", {operation: run}, profiles=profiles), operation, params, profile, quick=False)
+    engine.plan.profiles = list(profiles)
+    engine.in_turn()
+    return engine.tallies["k"]
+
+
+def keeps(key):
+    """Return a kernel that keeps a plan by `key` of a call, made for the dtype and profile of the first."""
+    plans = {}
+
+    def run(x, profile="HOPPER"):
+        made_for = plans.setdefault(key(x, profile), (x.dtype.name, profile))
+        packed, scales = refnum.quantize_mxfp4(x, profile)
+        return packed ^ np.uint8(made_for != (x.dtype.name, profile)), scales
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [
+        (lambda x, profile: (x.shape, profile), True),
+        (lambda x, profile: (x.shape, x.dtype), True),
+        (lambda x, profile: (x.shape, x.dtype, profile), False),
+    ],
+    ids=["without the dtype", "without the profile", "by all"],
+)
+def test_a_plan_that_is_kept_for_another_variant_is_told(key, wrong, dtype):
+    assert told("quantize_mxfp4", keeps(key), {"input": dtype}).wrong is wrong
+
+
+def test_the_call_before_is_not_judged_here():
+    def run(x, profile="HOPPER"):
+        packed, scales = refnum.quantize_mxfp4(x, profile)
+        return packed ^ np.uint8(profile == "OCP"), scales
+
+    assert not told("quantize_mxfp4", run, {"input": "float32"}).wrong
+
+
+def test_a_variant_that_fails_is_called_once():
+    calls = []
+
+    def run(x, profile="HOPPER"):
+        calls.append(x.dtype.name)
+        if x.dtype.name == "float16":
+            raise RuntimeError("no such instruction")
+        return refnum.quantize_mxfp4(x, profile)
+
+    engine = engine_of(Subject("k", {"quantize_mxfp4": run}), "quantize_mxfp4", {"input": "float32"}, quick=False)
+    engine.in_turn()
+    engine.in_turn()
+    assert calls.count("float16") == 1 and not engine.tallies["k"].wrong
+    assert engine.tallies["k"].outcome is not Outcome.FAULT
+
+
+@pytest.mark.parametrize("operation", ["quantize_nvfp4", "permute_pad", "decode_e8m0", "matmul_fp8"])
+def test_a_call_and_the_one_before_differ_in_one_thing(operation):
+    params = next(OPERATIONS[operation].variants())
+    pairs = list(cases_in_turn(operation, "HOPPER", params))
+    assert len(pairs) == sum(len(levels) - 1 for levels in _alone(operation).values())
+    for other, case in pairs:
+        apart = [name for name in params if other.params[name] != case.params[name]]
+        assert len(apart) + (other.profile != case.profile) == 1 and "after" in case.label
+
+
+def test_each_pair_has_a_shape_of_its_own():
+    params = next(OPERATIONS["quantize_mxfp4"].variants())
+    pairs = list(cases_in_turn("quantize_mxfp4", "HOPPER", params))
+    shapes = [case.inputs["x"].shape for _, case in pairs]
+    assert len(set(shapes)) == len(shapes) > len(refnum.PROFILES)
+    assert all(other.inputs["x"].shape == case.inputs["x"].shape for other, case in pairs)
+
+
+def _alone(operation):
+    """Return the values of each parameter that the first variant may have beside its others."""
+    first, *rest = OPERATIONS[operation].variants()
+    near = [other for other in rest if sum(first[name] != other[name] for name in first) == 1]
+    return {name: {str(one[name]) for one in (first, *near)} for name in first}
