@@ -1,5 +1,6 @@
 """Mixed rows, special elements, and calls made twice or at once: what they hold, and which wrong kernels they tell."""
 
+import itertools
 import threading
 import time
 
@@ -92,18 +93,42 @@ def test_a_kernel_that_is_wrong_for_an_input_of_one_element_all_over_is_told(ope
     assert verdict(operation, run).outcome is Outcome.MISMATCH
 
 
-@pytest.mark.parametrize("operation", ["permute_pad", "mxfp4_columns"])
-def test_a_kernel_that_is_wrong_for_balanced_experts_only_is_told(operation):
-    """As many rows for each of five experts or more: a balanced router gives no other splits."""
+def whole(counts):
+    return all(count % 32 == 0 for count in counts)
 
+
+def falling(counts):
+    return all(one > other for one, other in itertools.pairwise(counts))
+
+
+def rising(counts):
+    return falling(counts[::-1])
+
+
+def balanced(counts):
+    return len(set(counts)) == 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "only"), [*(("permute_pad", only) for only in (balanced, whole, rising)), ("mxfp4_columns", balanced)]
+)
+def test_a_kernel_that_is_wrong_for_five_full_experts_of_some_kind_is_told(operation, only):
     def run(*inputs, splits=None, **more):
         right = golden(operation)(*inputs, splits=splits, **more)
         counts = [] if splits is None else [int(count) for count in splits]
-        if len(counts) > 4 and counts[0] and len(set(counts)) == 1:
+        if len(counts) > 4 and min(counts) > 0 and only(counts):
             right[0][...] ^= 1
         return right
 
     assert verdict(operation, run).outcome is Outcome.MISMATCH
+
+
+@pytest.mark.parametrize("rows", [1000, 3000])
+@pytest.mark.parametrize("kind", [whole, rising, falling])
+def test_ordered_experts_are_of_every_kind(kind, rows):
+    counts = [drawn("ordered", rows, 64, 1, seed, even=False) for seed in range(60)]
+    assert all(min(one) > 0 and len(set(one)) == len(one) for one in counts)
+    assert any(len(one) > 4 and kind(one) for one in counts)
 
 
 def test_balanced_experts_have_as_many_rows_but_for_the_last():

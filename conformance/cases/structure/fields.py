@@ -47,8 +47,8 @@ SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE = 0.12, 6, 0.3
 BRIEF_SPECIAL = 6
 """Of so many brief pairs one is asked of a variant with a layout or a key."""
 MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
-"""The most rows of fields of drawn experts; fields of a thousand experts, and of balanced ones; and of how many one is
-asked briefly."""
+"""The most rows of fields of drawn experts; fields of a thousand experts, of balanced and of ordered ones; and of how
+many one is asked briefly."""
 MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
 ORDINARY, LARGE = 3, 1 << 14
@@ -154,6 +154,7 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     ways += [("long", count) for count in tall_numbers()] + [("thousand", 1500)] * THOUSANDS
     ways += [(dice.choice(("many", "boundary")), dice.choice(SMALL)) for _ in range(THOUSANDS)]
     ways += [("alike", dice.choice(tall_numbers())) for _ in range(THOUSANDS)]
+    ways += [("ordered", dice.choice((33, 300, 1000, 3000))) for _ in range(THOUSANDS)]
     given: Row = {"splits": "list"} if operation in RAGGED else {}
     yield maker, {**given, "drawn": "every", "classes": CLASSES[1]}, [(sum(EVERY), 1, 2)]
     for place, (way, rows) in enumerate(ways):

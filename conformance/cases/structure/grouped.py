@@ -34,7 +34,7 @@ TERMS = (33, 1, 16, 17, 31, 32, 64, 65, 127, 128, 129, 160, 257)
 PAIRED_TERMS = (33, 17, 64, 128, 160)
 WIDE = (3, 1, 5, 8, 16, 17, 33, 130)
 """Columns of the product; with more than 128 an expert has two squares of scales along them."""
-DRAWN, DRAWN_ROWS = ("cut", "many", "boundary", "long", "alike"), 40
+DRAWN, DRAWN_ROWS = ("cut", "many", "boundary", "long", "alike", "ordered"), 48
 """Ways of drawing the rows of every expert, see `ragged.drawn`, and rows of levels that are drawn."""
 ROOM = 4096
 """Columns with which `ragged.drawn` has 64 experts at most."""

@@ -75,7 +75,7 @@ def row_map(taken: str, tokens: int, count: int) -> np.ndarray:
     return found.astype(np.int32)
 
 
-DRAWN = ("cut", "long", "many", "cut", "boundary", "one", "alike")
+DRAWN = ("cut", "alike", "long", "many", "ordered", "cut", "boundary", "one", "cut")
 """Ways of drawing the rows of every expert: see `drawn`."""
 MOST_EXPERTS, MOST_PADDED = 1100, 1 << 18
 EVERY = (*range(1, 63), *(count for count in BESIDE_POWERS if count < 1600))
@@ -88,16 +88,16 @@ def drawn(way: str, rows: int, columns: int, align: int, seed: int, even: bool) 
     Args:
         way: `every` length of `EVERY`, `cut` the rows at random places, one expert `long` among few, `many` experts of
             few rows, a `boundary` anywhere behind small experts, `one` expert with all, experts with `alike` rows, of
-            which the last may have fewer, more than half a `thousand` experts, or, for `experts n`, so many experts
-            that have all.
+            which the last may have fewer, `ordered` experts of which no two have as many rows and all a multiple of
+            some number, more than half a `thousand` experts, or, for `experts n`, so many experts that have all.
         rows: of all experts, about; exactly, for `cut` and `one`.
         columns, align: each expert's rows are padded to a multiple of `align`, which bounds the experts.
         seed: of the draw. even: every count is even.
     """
     dice = Random(f"{way} {rows} {columns} {seed}")
     most = max(2, min(MOST_EXPERTS, MOST_PADDED // (columns * max(align, 1))))
-    if way == "alike":
-        counts = _alike(dice, rows, most)
+    if way in _FULL:
+        counts = _FULL[way](dice, rows, most)
     elif way.startswith("experts "):
         counts = _parted(dice, rows, int(way.partition(" ")[2]))
     else:
@@ -139,6 +139,14 @@ def _alike(dice: Random, rows: int, most: int) -> list[int]:
     return [each] * (experts - 1) + [dice.choice((each, each, dice.randint(1, each)))]
 
 
+def _ordered(dice: Random, rows: int, most: int) -> list[int]:
+    """Return distinct multiples of a number, rising, falling or in no order: whole blocks or tiles for each expert."""
+    step = dice.choice((1, 16, 32, 64, 128))
+    experts = max(2, min(most, math.isqrt(2 * rows // step)))
+    counts = [step * count for count in dice.sample(range(1, experts + 3), experts)]
+    return dice.choice((counts, sorted(counts), sorted(counts, reverse=True)))
+
+
 def _long(dice: Random, rows: int, most: int) -> list[int]:
     others = [dice.randint(1, 40) for _ in range(dice.randint(1, 3))]
     others.insert(dice.randint(0, len(others)), rows)
@@ -163,5 +171,7 @@ def _every(dice: Random, rows: int, most: int) -> list[int]:
     return dice.sample(EVERY, len(EVERY))
 
 
+_FULL = {"alike": _alike, "ordered": _ordered}
+"""Ways in which every expert has rows."""
 _WAYS = {"every": _every, "cut": _cut, "thousand": _thousand, "long": _long, "many": _many, "boundary": _boundary,
          "one": lambda dice, rows, most: [rows]}  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -186,11 +187,17 @@ def boundaries(dice: Random, operation: Operation, facts: Facts) -> Condition | 
     return Condition("boundary % m == r", words, holds, wants)
 
 
+WHOLE_GROUPS = "rows in whole groups"
 ALIKE = {
     "as many rows as the others": lambda splits: splits[0] > 0 and len(set(splits)) == 1,
     "as many rows as the others, or fewer if it is the last": (
         lambda splits: splits[0] > splits[-1] > 0 and len(set(splits[:-1])) == 1),
 }  # fmt: skip
+"""What each expert has -> whether some splits are so."""
+ORDERED = {
+    "more rows than the one before": lambda splits: all(b > a for a, b in itertools.pairwise(splits)),
+    "fewer rows than the one before": lambda splits: all(b < a for a, b in itertools.pairwise(splits)),
+}
 """What each expert has -> whether some splits are so."""
 
 
@@ -211,6 +218,26 @@ def alike_experts(dice: Random, operation: Operation, facts: Facts) -> Condition
         return {"splits": [each * step] * (least + dice.randint(0, 3) - 1) + [last * step]}
 
     return Condition("experts alike", f"each of {least} or more experts has {what}", holds, wants)
+
+
+@sized
+def ordered_experts(dice: Random, operation: Operation, facts: Facts) -> Condition | None:
+    """Experts in the order of their rows, or each of whole groups of rows, three or more."""
+    if RAGGED not in facts.parameters:
+        return None
+    what, least, step = dice.choice([*ORDERED, WHOLE_GROUPS]), dice.choice((3, 4, 5, 6)), facts.rows
+    group = dice.choice((16, 32, 64, 128)) if what == WHOLE_GROUPS else step
+
+    def holds(call: Call) -> bool:
+        full = len(call.splits) >= least and min(call.splits) > 0
+        return full and (ORDERED[what](call.splits) if what in ORDERED else not any(n % group for n in call.splits))
+
+    def wants(dice: Random) -> dict[str, list[int]]:
+        counts = sorted(dice.sample(range(1, least + 4), least), reverse=what.startswith("fewer"))
+        return {"splits": [count * group for count in counts]}
+
+    words = f"each of {least} or more experts has {what}" + (f" of {group}" if what == WHOLE_GROUPS else "")
+    return Condition("experts in order", words, holds, wants)
 
 
 EMPTY = {
