@@ -62,7 +62,7 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     form = form_of(row)
     if not holds(inputs.get("row_map"), str(form.get("row_map.dtype", "int32"))):
         del form["row_map.dtype"]
-    if row.get("classes") == "special" and operation not in PRODUCTS:
+    if (row.get("classes") == "special" or "uniform" in row) and operation not in PRODUCTS:
         inputs = planted(operation, params, inputs, seed)
     inputs = with_random_bits(operation, profile, inputs, seed)
     if "uniform" in row:

@@ -194,7 +194,7 @@ def base_row(operation: str) -> Row:
 
 
 def _uniform_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
-    """Return ordinary shapes of which one input is one element all over."""
+    """Return ordinary shapes of which one input is one element all over, beside special elements of the others."""
     base = base_row(operation)
     inputs = build(operation, profile, params, base, 0).inputs
     return [{**base, "uniform": level} for level in levels(operation, params, inputs)]
