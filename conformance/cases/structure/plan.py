@@ -253,7 +253,7 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
     most = max(map(math.prod, factors.EXTREMES)) // DEAR.get(operation, 1)
     shapes = [shape for shape in factors.EXTREMES if math.prod(shape) <= most]
     shapes += (factors.MILLION,) if most < math.prod(factors.MILLION) else ()
-    shapes += factors.LOOSE_EXTREMES if operation == "swiglu_backward" else ()
+    shapes += factors.LOOSE_EXTREMES if operation in factors.UNBLOCKED | {"swiglu_backward"} else ()
     shapes += factors.HUGE if amount == "exhaustive" else ()
     for rows, columns in shapes:
         yield {"rows": rows, "columns": columns}
