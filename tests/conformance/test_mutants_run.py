@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from refnum.conformance.commands.mutate import command
+from refnum.conformance.commands.mutate.corpus import wrong
 from refnum.conformance.commands.mutate.enumerate import enumerated
 from refnum.conformance.commands.mutate.forked import call_forked
 from refnum.conformance.commands.mutate.library import Library, ask
@@ -29,7 +30,7 @@ from refnum.conformance.commands.mutate.verdict import (
     Verdict,
 )
 from refnum.conformance.subjects.subject import Subject
-from refnum.errors import ArgumentError
+from refnum.errors import ArgumentError, UnsupportedError
 
 host_sources = pytest.importorskip("refnum.gpu.mutation.host")
 host = pytest.importorskip("refnum.gpu.host")
@@ -118,6 +119,18 @@ def test_one_that_raises_is_killed_unless_what_judges_is_broken() -> None:
     )
     broken = call_forked(lambda: __import__("no_such_module"), 5)
     assert broken["status"] == SURVIVED and broken["how"].startswith("not judged: ModuleNotFoundError")
+
+
+def test_what_an_operation_does_not_have_kills_no_mutant(library: Library) -> None:
+    def refuses(error: type[Exception]) -> Any:
+        def call(*_: Any, **__: Any) -> Any:
+            raise error("the kernels do not have it")
+
+        return call
+
+    question = library.questions("decode_e4m3")[0]
+    assert wrong({"decode_e4m3": refuses(UnsupportedError)}, question) == ""
+    assert wrong({"decode_e4m3": refuses(ArgumentError)}, question).startswith("ArgumentError")
 
 
 def test_the_sources_as_they_are_answer_everything(library: Library, tmp_path: Path) -> None:

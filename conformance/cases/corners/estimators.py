@@ -51,13 +51,27 @@ HARD = (0x3C2414D5, 0x3DE85F2B, 0x3DEDCFF4, 0x3D24F581, 0x3E02463F, 0x3DF7D441, 
 first eight, below it by the others. A good estimate of float64 decides them, one of 2**-45 does not."""
 
 
-def dge(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
-    """Both ends and the middle of each interval and the numbers beside them; what the encoders have."""
+UNDECIDED = ((13, 0x38B3C59D), (14, 0x3989D923))
+"""k and float32 bits of a number whose slope rounds to a middle of two float32 in float64, but lies below it: the only
+ones for k of 2 to 16 below 1/2, where every place occurs."""
+CAPS = (2.0**-133, 0.125, 255 * 2.0**92, 2.0**100, 255 * 2.0**120)
+"""Caps at both ends, below 1/k, and on both sides of 2**100: only the slope of 0 is above the last ones."""
+
+
+def dge(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Both ends and the middle of each interval and the numbers beside them, under any cap; what the encoders have."""
     fmt = target_of(operation, params).input
-    yield "the numbers beside each bound and each middle", {"x": as_float(near(fmt), fmt)}
+    beside = near(fmt)
+    yield "the numbers beside each bound and each middle", {"x": as_float(beside, fmt)}
+    nearest = beside.reshape(2, -1, 53)[..., 22:27].copy()
+    for cap in CAPS:
+        yield f"beside each bound and each middle, cap {cap:g}", {"x": as_float(nearest, fmt)}, {"cap": cap}
     if fmt is FP32:
         yield "the numbers beside the middles of results", {"x": as_float(beside_middles(int(params["k"])), fmt)}
         yield "numbers whose slope is beside a middle of results", {"x": as_float(np.array(HARD, np.uint32), fmt)}
+        for k, bits in UNDECIDED:
+            x = as_float(np.array([bits], np.uint32), fmt)
+            yield f"a slope that float64 does not decide, k {k}", {"x": x}, {"k": k}
     yield from encoders(operation, params)
 
 

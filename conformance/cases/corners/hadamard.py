@@ -72,6 +72,19 @@ def cancelling_blocks(fmt: Format) -> np.ndarray:
     return (bits if fmt is FP32 else bits >> np.uint32(16)).astype(word(fmt))
 
 
+def long_blocks(fmt: Format) -> np.ndarray:
+    """Groups whose sum has one digit more than float32 and lies above a tie of bfloat16.
+
+    Of bfloat16 numbers of 14 binades it is 2**17 + 2**9 + 2**-7; of float32 it is half of that too, of 13 binades and
+    with one number of nine digits. The longest number stands in each place in turn.
+    """
+    groups = [[1 + 2**-7, -1, 10752, *[10240] * 7, *[8192] * 6]]
+    groups += [[1 + 2**-8, -1, 5376, *[5120] * 7, *[4096] * 6]] * (fmt is FP32)
+    rolled = [np.roll(np.array(group, np.float32), place) for group in groups for place in range(16)]
+    bits = np.stack(rolled).view(np.uint32)
+    return (bits if fmt is FP32 else bits >> np.uint32(16)).astype(word(fmt))
+
+
 def _blocks(fmt: Format) -> Iterator[tuple[str, np.ndarray]]:
     target = Target(fmt, OPERATIONS["hadamard16"].rounds_to.format({}), 16)
     yield "special values in every lane", special_blocks(target)
@@ -94,6 +107,7 @@ def _every(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     for label, blocks in _blocks(fmt):
         cut = blocks[:: 8 if params["order"] == "sequential" and len(blocks) > 1024 else 1]
         yield label, {"x": as_float(laid(cut, axis), fmt)}, {}
+    yield "sums of 25 digits above a tie", {"x": as_float(laid(long_blocks(fmt), axis, 16), fmt)}, {"signs": 0}
     for signs in MASKS:
         yield f"signs {signs:#06x}", {"x": as_float(laid(spread_blocks(fmt, 6, 4), axis, 16), fmt)}, {"signs": signs}
     for number, (rows, columns) in enumerate(SHAPES):

@@ -25,6 +25,9 @@ BYTES = np.arange(256, dtype=np.uint8)
 AMAX = (0x40700000, 0x45280000, 0x3F9E3779, 0x41200000, 0x7F7FFFFF, 0x00800000, 0x00000001, 0, 0x80000000, 0xC1200000,
         0x7F800000, 0x7FC00000, 0xFFC00001, 0x3F800000, 0x3A83126F, 0x49742400, 0x0B000000, 0x74000000)  # fmt: skip
 """Tensor maxima: ordinary, powers of two, the ends of the range, zeros, with a sign, Inf, NaN."""
+FAINT = np.array([tie + (field << 23) for field in range(6) for tie in (0x02220001, 0x023A0001)], np.uint32)
+"""float32 bits of maxima whose scale, in the order of TE_2_8, is a tie of E4M3 where 2688 by the tensor's maximum is
+beyond float32 and the largest number takes its place; with the number before that one the scale lies below the tie."""
 SHAPES = ((0, 32), (1, 16), (1, 48), (3, 128), (15, 32), (16, 16), (17, 80), (33, 32), (130, 16), (2, 2064), (1, 7168))
 
 
@@ -93,6 +96,10 @@ def quantize_nvfp4(operation: str, params: Mapping[str, Any]) -> Iterator[Corner
     for label, blocks in _fixed(fmt):
         x = as_float(matrix(blocks[:: 8 if dear else 1], 512), fmt)
         yield label, {"x": x, "tensor_amax": one(0x43960000)}
+    if fmt is FP32:
+        blocks = np.zeros((16, 16), np.uint32)
+        blocks[np.arange(12), np.arange(12)] = FAINT
+        yield "scales at ties, faint maximum", {"x": as_float(matrix(blocks, 16), fmt), "tensor_amax": one(0x05270000)}
     yield "specials, the maximum of the tensor itself", {"x": as_float(matrix(_fixed(fmt)[1][1], 64), fmt)}
     yield from _shapes(fmt)
     yield from _random(fmt, variant)

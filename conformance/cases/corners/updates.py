@@ -17,6 +17,13 @@ KINDS = np.array([0, 1, 0x007FFFFF, 0x00800000, 0x1F800001, 0x3A83126F, 0x3F7FFF
                   0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001], np.uint32)  # fmt: skip
 """float32 magnitudes of every kind."""
 
+ZEROS = {
+    "adam_apply": (0.75, 0, 1, 1, -0.0, 1, 1, 1),
+    "spam_apply": (-0.0, 0, 1, 1, -0.0, 1, 1, 1),
+    "stable_spam_apply": (0.75, -0.0, 3, np.nan, 5, 0, 1, 1, -0.0, 1, 1, 1),
+}
+"""Scalars, in the order of `draw.factors`, of which a threshold and a weight of squares are -0 and a norm is NaN."""
+
 
 def content(shape: tuple[int, int], seed: int) -> np.ndarray:
     """float32 of a shape, neighbours of which differ in every part."""
@@ -45,8 +52,12 @@ def kinds() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
 
 def _corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     rows = range(len(TABLES[operation]))
-    for (label, arrays), row in itertools.product(kinds(), rows):
-        yield f"{label} of every kind, scalars {row}", {**arrays, "factors": factors(operation, row)}
+    zeros = np.array(ZEROS[operation], np.float32)
+    zeros[np.isnan(zeros)] = KINDS[-1:].view(np.float32)
+    for label, arrays in kinds():
+        for row in rows:
+            yield f"{label} of every kind, scalars {row}", {**arrays, "factors": factors(operation, row)}
+        yield f"{label} of every kind, some scalars -0", {**arrays, "factors": zeros.copy()}
     for number, shape in enumerate(SHAPES):
         yield f"shape {shape[0]}x{shape[1]}", {**step(shape, 5), "factors": factors(operation, number)}
     for scalar in KINDS:

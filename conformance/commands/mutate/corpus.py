@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 import refnum
+from refnum.errors import UnsupportedError
 
 from ...cases.case import Case
 from ...cases.corners import corner_cases
@@ -236,12 +237,17 @@ def answer(function: Any, question: Question) -> tuple[Any, ...]:
 
 
 def wrong(operations: Mapping[str, Callable[..., Any]], question: Question) -> str:
-    """Return in words what is wrong with the answer to a question, or nothing; errors of `OUR_FAULT` are raised."""
+    """Return in words what is wrong with the answer to a question, or nothing; errors of `OUR_FAULT` are raised.
+
+    What an operation says that it does not have is no answer, and no mutant is to blame.
+    """
     try:
         with np.errstate(all="ignore"):
             results = answer(operations[question.case.operation], question)
     except OUR_FAULT:
         raise
+    except UnsupportedError:
+        return ""
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "other bytes" if differs(results, question.golden) else ""

@@ -13,15 +13,21 @@ from refnum.formats import FP16, FP32
 
 from ...cases.case import Case
 from ...cases.corners.estimators import beside_middles, near
+from ...cases.corners.tetrajet import TIES
 from ...cases.draw.bits import as_float
 
 PROFILE = "HOPPER"
 EXPONENTS = 31
 """Exponent fields of finite binary16."""
+MIDDLES = TIES[:6].astype(np.uint32).view(np.float32).astype(np.float64)
+"""The midpoints of E2M1 below 4."""
 
 
 def _blocks() -> np.ndarray:
-    """Binary16 [n, 32] whose maximum has each exponent: many fractions below it, ties, one special in some."""
+    """Binary16 [n, 32] whose maximum has each exponent: many fractions below it, ties, one special in some.
+
+    The first of each exponent has 4 times its scale above the midpoints of E2M1 and the numbers beside these.
+    """
     rng = np.random.default_rng(24)
     rows = []
     for field in range(EXPONENTS):
@@ -31,6 +37,8 @@ def _blocks() -> np.ndarray:
         bits[2::3] = np.maximum(bits[2::3] - (3 << 10), 0)
         tops = [0, 1, 0x1FF, 0x200, 0x201, 0x202, 0x203, 0x204, 0x2FF, 0x300, 0x3FE, 0x3FF]
         bits[:, 0] = (field << 10) + np.array(tops)
+        middles = (MIDDLES * 2.0 ** (field - 17)).astype(np.float16).view(np.uint16).astype(np.int64)
+        bits[0, 1:19] = (middles[:, None] + np.array([-1, 0, 1])).reshape(-1).clip(0)
         rows.append(np.stack([np.roll(row, number) for number, row in enumerate(bits)]))
     blocks = np.concatenate([*rows, np.zeros((12, 32), np.int64)])
     blocks |= rng.integers(0, 2, blocks.shape) << 15
