@@ -68,6 +68,18 @@ def test_a_variant_that_fails_is_called_once():
     assert engine.tallies["k"].outcome is not Outcome.FAULT
 
 
+def test_one_that_takes_long_is_left_alone_and_that_is_noted(monkeypatch):
+    calls = []
+
+    def run(x, profile="HOPPER"):
+        calls.append(x.shape)
+        return refnum.quantize_mxfp4(x, profile)
+
+    monkeypatch.setattr("refnum.conformance.commands.check.engine.IN_TURN_SECONDS", 0)
+    tally = told("quantize_mxfp4", run, {"input": "float32"})
+    assert len(set(calls)) == 1 and tally.left_out[-1] == "calls behind another variant beyond 0 seconds"
+
+
 @pytest.mark.parametrize("operation", ["quantize_nvfp4", "permute_pad", "decode_e8m0", "matmul_fp8"])
 def test_a_call_and_the_one_before_differ_in_one_thing(operation):
     params = next(OPERATIONS[operation].variants())

@@ -53,6 +53,8 @@ SPECIAL_LARGEST = 1 << 16
 """Members of the largest domain that is run for scale layouts and keyed random bits: they decide no code."""
 OWN_LARGEST = 1 << 17
 """Members of the largest domain that is asked of the model: it gives the golden answers and cannot differ in them."""
+IN_TURN_SECONDS = 30
+"""Seconds of a subject's calls behind another variant after which no more are made: one may compile for each shape."""
 COVERED_CHUNKS = 2
 """Cases of a domain in which coverpoints are counted; all of them would cost as much as the judging."""
 
@@ -99,10 +101,9 @@ class Engine:
         """Judge every other stream of the plan, in order, and end."""
         if not self.known() or not self.judged:
             return
-        if self.plan.cases is None:
-            self.in_turn()
         self.corners()
         if self.plan.cases is None:
+            self.in_turn()
             whole = self.structural()
             self.domains()
             self.sampled(self.plan.seed)
@@ -213,6 +214,7 @@ class Engine:
         if self.item.special or self.plan.level == "smoke":
             return
         self.book.enter(self._key, IN_TURN)
+        before = {subject.name: self.tallies[subject.name].seconds for subject in self.judged}
         for number, (other, case) in enumerate(cases_in_turn(*self._key)):
             self.number = number
             if self.plan.profiles and other.profile not in self.plan.profiles:
@@ -221,6 +223,7 @@ class Engine:
             key = variant(other.operation, other.profile, params)
             without = {s.name for s in self.judged if (s.name, key) in self.plan.unfit}
             without |= {s.name for s in self.judged if s.refuses(other.operation, other.profile, params)}
+            without |= {name for name, start in before.items() if self.tallies[name].seconds - start > IN_TURN_SECONDS}
             golden = self.golden(case) if any(s.name not in without for s in self.active()) else None
             if golden is None:
                 continue
@@ -229,6 +232,9 @@ class Engine:
                 if called.outcome is not Outcome.PASS:
                     self.plan.unfit.add((subject.name, key))
                 self.one(subject, case, golden)
+        for name, start in before.items():
+            if self.tallies[name].seconds - start > IN_TURN_SECONDS:
+                self.tallies[name].left_out.append(f"calls behind another variant beyond {IN_TURN_SECONDS} seconds")
         unasked.note(self, "calls behind another variant")
 
     def refusals(self, names: set[str]) -> None:
