@@ -49,6 +49,7 @@ def streams(monkeypatch, domain, corners=control_cases, order=None):
     )
     monkeypatch.setattr(refnum.conformance.commands.check.engine, "frozen_cases", said("vectors", frozen))
     engine = refnum.conformance.commands.check.engine
+    monkeypatch.setattr(engine, "cases_in_turn", lambda *args: (note("in turn"), [])[1])
     monkeypatch.setattr(engine.structure, "ask", lambda *args: (note("structure"), {"k"})[1])
     monkeypatch.setattr(engine.refusals, "ask", lambda *args: note("refusals"))
     monkeypatch.setattr(
@@ -68,7 +69,7 @@ def test_vectors_come_first_then_corners_domains_and_samples(monkeypatch):
     order = []
     streams(monkeypatch, FakeDomain(), order=order)
     row = only(standard(subject()))
-    assert order == ["vectors", "corners", "structure", "domains", "sampled", "refusals"]
+    assert order == ["vectors", "corners", "in turn", "structure", "domains", "sampled", "refusals"]
     assert (row["corners"], row["vectors"], row["sampled"], row["cases"]) == (1, 1, 1, 99)
     assert row["evidence"] == (
         "1 corner cases; 1 frozen vectors; proved all of three (96 cases); 1 sampled cases, not a proof; "
