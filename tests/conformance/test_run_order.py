@@ -49,7 +49,7 @@ def streams(monkeypatch, domain, corners=control_cases, order=None):
     )
     monkeypatch.setattr(refnum.conformance.commands.check.engine, "frozen_cases", said("vectors", frozen))
     engine = refnum.conformance.commands.check.engine
-    monkeypatch.setattr(engine, "cases_in_turn", lambda *args: (note("in turn"), [])[1])
+    monkeypatch.setattr(engine.in_turn, "ask", lambda *args: note("in turn"))
     monkeypatch.setattr(engine.structure, "ask", lambda *args: (note("structure"), {"k"})[1])
     monkeypatch.setattr(engine.refusals, "ask", lambda *args: note("refusals"))
     monkeypatch.setattr(

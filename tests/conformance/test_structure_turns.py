@@ -8,6 +8,7 @@ import refnum
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cases.structure.turns import cases_in_turn
+from refnum.conformance.commands.check.journal import IN_TURN, again
 from refnum.conformance.subjects.subject import Subject
 
 
@@ -75,9 +76,15 @@ def test_one_that_takes_long_is_left_alone_and_that_is_noted(monkeypatch):
         calls.append(x.shape)
         return refnum.quantize_mxfp4(x, profile)
 
-    monkeypatch.setattr("refnum.conformance.commands.check.engine.IN_TURN_SECONDS", 0)
+    monkeypatch.setattr("refnum.conformance.commands.check.in_turn.SECONDS", 0)
     tally = told("quantize_mxfp4", run, {"input": "float32"})
     assert len(set(calls)) == 1 and tally.left_out[-1] == "calls behind another variant beyond 0 seconds"
+
+
+def test_a_note_names_the_call_before_or_the_one_behind_it():
+    note = {"operation": "quantize_mxfp4", "profile": "HOPPER", "params": {"input": "float32"}, "stream": IN_TURN}
+    before, behind = (again({**note, "number": number}) for number in (0, 1))
+    assert (before.params["input"], behind.params["input"]) == ("bfloat16", "float32")
 
 
 @pytest.mark.parametrize("operation", ["quantize_nvfp4", "permute_pad", "decode_e8m0", "matmul_fp8"])

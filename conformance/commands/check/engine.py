@@ -18,7 +18,7 @@ import numpy as np
 import refnum
 from refnum.errors import RefnumError
 
-from ...cases.case import Case, variant
+from ...cases.case import Case
 from ...cases.contracts import brought_inside, contract_words, outside
 from ...cases.corners import corner_cases
 from ...cases.coverpoints import count, expected
@@ -26,10 +26,9 @@ from ...cases.domains import Domain, domains_for
 from ...cases.levels import Outcome
 from ...cases.operation import run_golden
 from ...cases.recipes import sampled_cases
-from ...cases.structure.turns import cases_in_turn
 from ...reports.report import Report
 from ...subjects.arrays import alive
-from ...subjects.calls.call import Called, call
+from ...subjects.calls.call import Called
 from ...subjects.subject import Subject
 from ...vectors.frozen import frozen_cases
 from ...verdicts import device
@@ -39,8 +38,8 @@ from ...verdicts.probes import probe
 from ...verdicts.smoke import smoke
 from ...verdicts.structural import is_asked
 from ...verdicts.tally import FAULTS_BEFORE_STOP, DomainCount, Tally
-from . import refusals, structure, unasked
-from .journal import IN_TURN, Journal
+from . import in_turn, refusals, structure, unasked
+from .journal import Journal
 from .plan import Plan, Progress, Variant
 
 LOOKED_AT = 24
@@ -53,8 +52,6 @@ SPECIAL_LARGEST = 1 << 16
 """Members of the largest domain that is run for scale layouts and keyed random bits: they decide no code."""
 OWN_LARGEST = 1 << 17
 """Members of the largest domain that is asked of the model: it gives the golden answers and cannot differ in them."""
-IN_TURN_SECONDS = 30
-"""Seconds of a subject's calls behind another variant after which no more are made: one may compile for each shape."""
 COVERED_CHUNKS = 2
 """Cases of a domain in which coverpoints are counted; all of them would cost as much as the judging."""
 
@@ -210,31 +207,8 @@ class Engine:
         return set() if self.item.special else names | first
 
     def in_turn(self) -> None:
-        """Judge each subject right behind a call of another variant, which is not judged here."""
-        if self.item.special or self.plan.level == "smoke":
-            return
-        self.book.enter(self._key, IN_TURN)
-        before = {subject.name: self.tallies[subject.name].seconds for subject in self.judged}
-        for number, (other, case) in enumerate(cases_in_turn(*self._key)):
-            self.number = number
-            if self.plan.profiles and other.profile not in self.plan.profiles:
-                continue
-            params = {name: other.params[name] for name in self.item.params}
-            key = variant(other.operation, other.profile, params)
-            without = {s.name for s in self.judged if (s.name, key) in self.plan.unfit}
-            without |= {s.name for s in self.judged if s.refuses(other.operation, other.profile, params)}
-            without |= {name for name, start in before.items() if self.tallies[name].seconds - start > IN_TURN_SECONDS}
-            golden = self.golden(case) if any(s.name not in without for s in self.active()) else None
-            if golden is None:
-                continue
-            for subject in self.cover(case, golden, False, but=without):
-                called = self.watched(subject, partial(call, subject, other, self.plan.seconds))
-                if called.outcome is not Outcome.PASS:
-                    self.plan.unfit.add((subject.name, key))
-                self.one(subject, case, golden)
-        for name, start in before.items():
-            if self.tallies[name].seconds - start > IN_TURN_SECONDS:
-                self.tallies[name].left_out.append(f"calls behind another variant beyond {IN_TURN_SECONDS} seconds")
+        """Judge right behind calls of other variants."""
+        in_turn.ask(self, self._key)
         unasked.note(self, "calls behind another variant")
 
     def refusals(self, names: set[str]) -> None:

@@ -154,7 +154,7 @@ def again(note: Mapping[str, Any]) -> Case:
     elif note["stream"].startswith("parts "):
         cases = parts(*key, note["stream"].partition(" ")[2])
     elif note["stream"] == IN_TURN:
-        cases = (case for _, case in cases_in_turn(*key))
+        cases = itertools.chain.from_iterable(cases_in_turn(*key))
     elif note["stream"] == "illegal":
         cases = illegal_cases(*key)
     elif note["stream"] == READABLE:
