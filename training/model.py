@@ -116,8 +116,8 @@ class ByteModel(torch.nn.Module):
         attention = model.attention
         if not isinstance(attention, Grouped) or model.dense or model.shared:
             raise ArgumentError(
-                "the byte model has grouped attention and routed experts only: `tiny`, `small`, `half`, `survey`, "
-                "`dense`"
+                "the byte model has grouped attention and routed experts only: `tiny`, `small`, `medium`, `half`, "
+                "`survey`, `dense`"
             )
         self.sizes = model
         self.embedding = torch.nn.Embedding(model.vocabulary, model.hidden, dtype=BF16)

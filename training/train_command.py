@@ -52,7 +52,8 @@ def train(
     device: Annotated[str | None, typer.Option(help="cpu or cuda. Default: cuda where torch finds one.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the whole run.", min=1)] = None,
     model: Annotated[
-        str | None, typer.Option(help="tiny, small, half, survey or dense. Default: tiny on cpu, small on cuda.")
+        str | None,
+        typer.Option(help="tiny, small, medium, half, survey or dense. Default: tiny on cpu, small on cuda."),
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Sequences of a step, of all ranks together.", min=1)] = None,
     rate: Annotated[float | None, typer.Option(help="Highest learning rate.", min=0)] = None,

@@ -9,6 +9,7 @@ from safetensors import safe_open
 
 import refnum
 from refnum.conformance.mismatches import replay
+from refnum.gpu import torch as launchers
 from refnum.training import edges, followed, forms, methods
 from refnum.training import layer as layers
 from refnum.training.followed import AFTER_TORCH, left_out
@@ -18,19 +19,20 @@ from refnum.training.witness import Witness, WitnessError
 
 STORED = dataclasses.replace(get_policy("mxfp4"), name="stored", fc2_input="store")
 MIXED = dataclasses.replace(get_policy("fp8"), name="mixed", saved_input="mxfp4")
+DEVICES = ("cpu", *(("cuda",) if torch.cuda.is_available() else ()))
 
 
-def train(witness, policy="mxfp4", steps=1, tokens=24, between=None):
+def train(witness, policy="mxfp4", steps=1, tokens=24, between=None, device="cpu"):
     """Run steps of a layer of four experts; `between` is called with the layer after each forward pass."""
-    layer = MoELayer(128, 128, 4, 2, policy, witness=witness, seed=5, name="block2")
+    layer = MoELayer(128, 128, 4, 2, policy, device=device, witness=witness, seed=5, name="block2")
     layer.record = {}
     for step in range(steps):
         witness.step = step
         torch.manual_seed(step)
-        out = layer(torch.randn(tokens, 128).to(torch.bfloat16).requires_grad_())
+        out = layer(torch.randn(tokens, 128).to(device, torch.bfloat16).requires_grad_())
         if between is not None:
             between(layer)
-        out.backward(torch.randn(tokens, 128).to(torch.bfloat16))
+        out.backward(torch.randn(tokens, 128).to(device, torch.bfloat16))
     return layer
 
 
@@ -88,9 +90,11 @@ SIMULATED = {"mxfp4-products-random": ("quantize_mxfp4", "dequantize_mxfp4"),
 OF_POLICIES = [("mxfp4", name) for name in CONVERSIONS] + [(row, name) for row, of in SIMULATED.items() for name in of]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("policy, name", OF_POLICIES)
-def test_a_bit_that_flips_in_a_conversion_is_seen(policy, name, tmp_path, monkeypatch):
-    right = getattr(refnum, name)
+def test_a_bit_that_flips_in_a_conversion_is_seen(policy, name, device, tmp_path, monkeypatch):
+    owner = launchers if device == "cuda" and hasattr(launchers, name) else refnum
+    right = getattr(owner, name)
 
     def flipped(*given, **named):
         results = right(*given, **named)
@@ -98,9 +102,9 @@ def test_a_bit_that_flips_in_a_conversion_is_seen(policy, name, tmp_path, monkey
         first.view(torch.uint8)[:, 0] ^= 1
         return results
 
-    monkeypatch.setattr(refnum, name, flipped)
+    monkeypatch.setattr(owner, name, flipped)
     witness = full(tmp_path, every=0)
-    train(witness, policy)
+    train(witness, policy, device=device)
     seen = [one for one in witness.mismatches if one.what.endswith(f" {name}")]
     assert seen and {one.what.split()[1] for one in witness.mismatches} == {name}
     monkeypatch.undo()
@@ -142,7 +146,8 @@ def test_operands_of_other_methods_are_judged(policy, tmp_path, monkeypatch):
         assert {"x", "values.found", "values.expected"} <= set(file.keys()) and "form" in file.metadata()["label"]
 
 
-def test_a_wrong_product_is_seen_with_its_expert(tmp_path, monkeypatch):
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_wrong_product_is_seen_with_its_expert(device, tmp_path, monkeypatch):
     right = edges.Edges._function
 
     def wrong(self, cuda, library):
@@ -157,29 +162,31 @@ def test_a_wrong_product_is_seen_with_its_expert(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(edges.Edges, "_function", wrong)
     witness = full(tmp_path, every=0)
-    train(witness)
+    train(witness, device=device)
     assert [(one.what, one.expert) for one in witness.mismatches] == [("backward fc2.dgrad[2]", 2)]
     assert "step 0, block2, expert 2: backward fc2.dgrad[2]: " in str(witness.mismatches[0])
     assert replay.load(witness.mismatches[0].file).case.operation == "matmul_fp8"
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("saved", ["saved_input", "saved_activation"])
-def test_a_bit_that_flips_in_a_saved_tensor_is_seen_within_a_round_of_the_experts(saved, tmp_path):
+def test_a_bit_that_flips_in_a_saved_tensor_is_seen_within_a_round_of_the_experts(saved, device, tmp_path):
     """Steps follow one expert after another, so four steps follow all of them."""
 
     def flip(layer):
         found = layer.record[f"forward.{saved}"]
-        (found[0] if isinstance(found, tuple) else found).numpy()[3, 7] ^= 4
+        (found[0] if isinstance(found, tuple) else found).data[3, 7] ^= 4
 
     witness = full(tmp_path, rate=0.0)
-    train(witness, steps=4, between=flip)
+    train(witness, steps=4, between=flip, device=device)
     assert witness.mismatches[0].what.split(".")[0] == f"backward {saved}"
     with safe_open(witness.mismatches[0].file, "numpy") as file:
         names = {name for name in file.keys() if saved in name}  # noqa: SIM118 - no dictionary
         assert names and "step" in file.metadata()["label"]
 
 
-def test_a_bit_that_flips_in_a_received_payload_is_seen(tmp_path, monkeypatch):
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_bit_that_flips_in_a_received_payload_is_seen(device, tmp_path, monkeypatch):
     right = layers._dispatched
 
     def flipped(ranks, rows, route):
@@ -190,7 +197,7 @@ def test_a_bit_that_flips_in_a_received_payload_is_seen(tmp_path, monkeypatch):
 
     monkeypatch.setattr(layers, "_dispatched", flipped)
     witness = full(tmp_path, rate=0.0)
-    train(witness, steps=4)
+    train(witness, steps=4, device=device)
     assert any(one.what == "forward received" for one in witness.mismatches)
 
 
