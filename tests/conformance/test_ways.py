@@ -8,6 +8,7 @@ from run_tools import only, report_of, right, subject
 
 import refnum
 from refnum.conformance.commands.check.controls import controls
+from refnum.conformance.subjects.calls.forms import same_counts
 from refnum.conformance.subjects.choose import choose
 from refnum.conformance.subjects.subject import from_dict
 
@@ -260,3 +261,24 @@ def test_a_field_is_taken_by_its_former_name_for_one_release():
     paths = {"quantize_mxfp4": {"the large one": contextlib.nullcontext}}
     entry = {"name": "former", "operations": {"quantize_mxfp4": right}, "ways": paths}
     assert from_dict(entry, "here").forced_paths == paths
+
+
+class OnDevice:
+    """What CuPy's arrays are to NumPy: to be fetched, never to be converted unasked."""
+
+    __cuda_array_interface__ = {"version": 3}
+
+    def __init__(self, host):
+        self.host = host
+
+    def get(self):
+        return self.host
+
+    def __array__(self, *given, **named):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+
+def test_splits_on_a_device_are_fetched_to_be_compared():
+    assert same_counts(OnDevice(np.array([0, 5, 2], np.int32)), [0, 5, 2])
+    assert not same_counts(OnDevice(np.array([0, 5, 3], np.int32)), [0, 5, 2])
+    assert same_counts((0, 5, np.int64(2)), [0, 5, 2]) and not same_counts((0, 5), [0, 5, 2])

@@ -205,7 +205,9 @@ def same_counts(counts: Any, asked: Any) -> bool:
     """Whether the splits that a call was given are still those of its case."""
     if not isinstance(asked, list) or counts is None or (len(asked) and isinstance(asked[0], list)):
         return True
-    return bool((counts if type(counts) is list else np.asarray(counts).reshape(-1).tolist()) == asked)
+    if isinstance(counts, list | tuple):
+        return list(counts) == asked
+    return bool(to_numpy(counts).reshape(-1).tolist() == asked)
 
 
 def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
