@@ -282,3 +282,4 @@ def test_splits_on_a_device_are_fetched_to_be_compared():
     assert same_counts(OnDevice(np.array([0, 5, 2], np.int32)), [0, 5, 2])
     assert not same_counts(OnDevice(np.array([0, 5, 3], np.int32)), [0, 5, 2])
     assert same_counts((0, 5, np.int64(2)), [0, 5, 2]) and not same_counts((0, 5), [0, 5, 2])
+    assert same_counts(np.array([0, 5, 2], ">i4"), [0, 5, 2])

@@ -207,7 +207,8 @@ def same_counts(counts: Any, asked: Any) -> bool:
         return True
     if isinstance(counts, list | tuple):
         return list(counts) == asked
-    return bool(to_numpy(counts).reshape(-1).tolist() == asked)
+    host = counts if isinstance(counts, np.ndarray) else to_numpy(counts)  # NumPy's may have any byte order
+    return bool(host.reshape(-1).tolist() == asked)
 
 
 def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
