@@ -98,7 +98,7 @@ class Edges(Products):
 
     def summed(self, rows: Tensor, row_map: Tensor, splits: Sequence[int], tokens: int, align: int) -> Tensor:
         """Return each token's rows summed in float32 and rounded once to bfloat16."""
-        return self.call("unpermute", rows, row_map, list(splits), None, tokens, align).to(BF16)
+        return rounded(self.call("unpermute", rows, row_map, list(splits), None, tokens, align))
 
     # ------------------------------------------------------------------------------------------------ operands
 
@@ -121,7 +121,7 @@ class Edges(Products):
     def gradient(self, x: Sequence[Tensor], rows: list[int]) -> tuple[Parts, Parts]:
         """Return a gradient, given as matrices that lie side by side, as rows and as columns."""
         if not self.fp8:
-            found = _beside([one.to(BF16) for one in x])
+            found = _beside([rounded(one) for one in x])
             return (found,), (_turned(found),)
         parts = [self.call("quantize_fp8_tiles", one) for one in x]
         whole = tuple(_beside(same) for same in zip(*parts, strict=True))
@@ -174,7 +174,18 @@ def weighted_swiglu(gate: Tensor, up: Tensor, prob: Tensor) -> Tensor:
         return fused.weighted_swiglu(gate, up, prob)
     if gate.is_cuda:
         return (torch.nn.functional.silu(gate.float()) * up.float() * prob.unsqueeze(1)).to(BF16)
-    return _swiglu(gate, up, prob).to(BF16)
+    return rounded(_swiglu(gate, up, prob))
+
+
+def rounded(x: Tensor) -> Tensor:
+    """Return float32 to the nearest bfloat16, ties to even, a NaN as 0x7FC0: torch's NaN depends on the device."""
+    if x.dtype == BF16 or isinstance(x, FakeTensor):
+        return x.to(BF16)
+    if x.is_cuda and fused is not None:
+        return fused.rounded(x)
+    bits = x.view(torch.int32)
+    near = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return torch.where(x.isnan(), 0x7FC0, near).to(torch.int16).view(BF16)
 
 
 def _beside(parts: Sequence[Tensor]) -> Tensor:

@@ -152,7 +152,23 @@ def _turn(  # type: ignore[no-untyped-def]
     tl.store(target + half, right.to(tl.bfloat16), there)
 
 
-# ------------------------------------------------------------------------------------------------------------- SwiGLU
+# ------------------------------------------------------------------------------------------------- to bfloat16, SwiGLU
+
+
+def rounded(x: Tensor) -> Tensor:
+    """Return contiguous float32 to the nearest bfloat16, ties to even, a NaN as 0x7FC0."""
+    out = torch.empty(x.shape, dtype=torch.int16, device=x.device)
+    if out.numel():
+        _rounded[-(-out.numel() // _SIZE),](x.contiguous().view(torch.int32), out, out.numel(), _SIZE, **_ONCE)
+    return out.view(BF16)
+
+
+@triton.jit
+def _rounded(x, out, count, size: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    bits = tl.load(x + at, at < count, 0)
+    near = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    tl.store(out + at, tl.where((bits & 0x7FFFFFFF) > 0x7F800000, 0x7FC0, near).to(tl.int16), at < count)
 
 
 def weighted_swiglu(gate: Tensor, up: Tensor, prob: Tensor) -> Tensor:

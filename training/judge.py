@@ -17,7 +17,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,12 @@ import torch.distributed as dist
 from refnum.errors import ArgumentError, FileError, RefnumError
 
 from . import golden
-from .compare import different, to_array
+from .compare import different, to_array, to_own_array
 from .dispatch import RankError
-from .layer import first_weights
+from .layer_cases import CASES, LayerCase, inputs, weights
 from .policies import get_policy
 from .spawn import local_device, run_ranks
 
-HIDDEN, FFN = 256, 128
 OURS = "refnum.training.subject:moe_layer"
 Subject = Callable[..., Mapping[str, torch.Tensor]]
 
@@ -45,40 +45,8 @@ OUTPUTS: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class LayerCase:
-    """A step of two ranks, and which bugs it is there to find.
-
-    tokens: of each rank. barred: experts that no token chooses. louder: the exponent by which each rank's tokens are
-    larger than those of the one before. wide: the exponents of a token's blocks lie within this.
-    """
-
-    name: str
-    finds: str
-    tokens: tuple[int, int] = (20, 12)
-    top: int = 2
-    experts: int = 4
-    barred: tuple[int, ...] = ()
-    louder: int = 0
-    wide: int = 4
-
-
-CASES = (
-    LayerCase("even", "what is always wrong"),
-    LayerCase("one expert a token", "weights and sums that need several experts", top=1),
-    LayerCase("all experts", "sums in another order or format", top=4),
-    LayerCase("many rows", "blocks of 128 rows that are not padded or not begun anew", tokens=(150, 140)),
-    LayerCase("ranks of other magnitude", "a scale for a whole tensor, which differs by rank", louder=9),
-    LayerCase("blocks of other magnitude", "scales in another order than their codes", wide=14),
-    LayerCase("an expert without a token", "splits that leave out a zero", barred=(0,)),
-    LayerCase("a rank without a token", "exchanges that a rank leaves out", tokens=(16, 0)),
-    LayerCase("a rank whose experts have no token", "products and columns of no rows", barred=(2, 3)),
-    LayerCase("no token at all", "sizes of zero", tokens=(0, 0)),
-)
-
-
-@dataclass(frozen=True)
 class Verdict:
-    """One case: `pass`, `mismatch`, `malformed`, `fault` or `timeout`, and why.
+    """One case: `pass`, `mismatch`, `malformed`, `fault`, `timeout` or `not asked`, and why.
 
     differing: rank and name of each tensor that differs, and in how many elements.
     """
@@ -105,7 +73,7 @@ class _Task:
 def judge(
     subject: str = OURS, device: str = "cpu", seconds: float = 60.0, cases: Sequence[LayerCase] = CASES
 ) -> list[Verdict]:
-    """Judge a subject on cases of two ranks.
+    """Judge a subject on cases of two and more ranks.
 
     Args:
         subject: `FILE.py:NAME`, or `MODULE:NAME`.
@@ -123,8 +91,13 @@ def judge(
     get_policy(policy)
     verdicts: list[Verdict] = []
     with tempfile.TemporaryDirectory(prefix="refnum-layer-") as name:
-        while left := tuple(cases[len(verdicts) :]):
-            verdicts += _judged(_Task(subject, policy, device, Path(name), left, seconds))
+        while left := cases[len(verdicts) :]:
+            ranks = len(left[0].tokens)
+            if device == "cuda" and ranks > torch.cuda.device_count():
+                verdicts.append(Verdict(left[0].name, "not asked", why=f"it needs {ranks} GPUs"))
+                continue
+            same = next(tuple(group) for _, group in groupby(left, lambda case: len(case.tokens)))
+            verdicts += _judged(_Task(subject, policy, device, Path(name), same, seconds))
             _clear(Path(name))
     return verdicts
 
@@ -161,25 +134,6 @@ def _module(place: str) -> Any:
     return module
 
 
-def inputs(case: LayerCase, rank: int) -> dict[str, torch.Tensor]:
-    """Return x, experts, probs and grad of a rank, the same in every process."""
-    generator = torch.Generator().manual_seed(sum(map(ord, case.name)) * 31 + rank)
-    rows = case.tokens[rank]
-    x, grad = (torch.randn(rows, HIDDEN, generator=generator) for _ in range(2))
-    exponents = torch.randint(-case.wide, 1, (2, rows, HIDDEN // 32), generator=generator).repeat_interleave(32, dim=2)
-    x, grad = x * torch.exp2(exponents[0] + case.louder * rank), grad * torch.exp2(exponents[1] - case.louder * rank)
-    scores = torch.rand(rows, case.experts, generator=generator)
-    scores[:, list(case.barred)] = -1.0
-    chosen, experts = scores.topk(min(case.top, case.experts - len(case.barred)), dim=1)
-    probs = chosen / chosen.sum(dim=1, keepdim=True)
-    return {"x": x.to(torch.bfloat16), "experts": experts, "probs": probs, "grad": grad.to(torch.bfloat16)}
-
-
-def weights(case: LayerCase, experts: range) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return w1 and w2 of some experts."""
-    return first_weights(7, HIDDEN, FFN, case.experts, experts)[1:]
-
-
 def model(case: LayerCase, policy: str) -> list[tuple[golden.Forward, golden.Backward]]:
     """Return the golden step of both ranks."""
     given = [{name: to_array(one) for name, one in inputs(case, rank).items()} for rank in range(len(case.tokens))]
@@ -190,18 +144,30 @@ def model(case: LayerCase, policy: str) -> list[tuple[golden.Forward, golden.Bac
 
 
 def _run(task: _Task) -> None:
-    """Call the subject on this rank with one case after the other, and keep what it returns."""
+    """Call the subject on this rank with one case after the other, and keep what it returns and what it breaks."""
     rank, device, subject = dist.get_rank(), local_device(task.device), load_subject(task.subject)
+    before: Mapping[str, torch.Tensor] = {}
+    kept: Mapping[str, torch.Tensor] = {}
     for number, case in enumerate(task.cases):
         per = case.experts // dist.get_world_size()
         given = inputs(case, rank)
-        w1, w2 = weights(case, range(rank * per, rank * per + per))
-        order = (given["x"], given["experts"], given["probs"], w1, w2, given["grad"])
-        found = subject(*(one.to(device) for one in order))
-        kept = {name: one.detach().cpu() for name, one in found.items() if isinstance(one, torch.Tensor)}
-        torch.save(kept, task.folder / f"{rank}.tmp")
+        given["w1"], given["w2"] = weights(case, range(rank * per, rank * per + per))
+        given = {name: one.to(device) for name, one in given.items()}
+        copies = {name: one.clone() for name, one in given.items()}
+        found = subject(*(given[name] for name in ("x", "experts", "probs", "w1", "w2", "grad")))
+        broken = [f"the call changed its argument {name}" for name in given if _differ(given[name], copies[name])]
+        broken += [f"the call changed {name}, which the call before it returned" for name in before
+                   if _differ(before[name], kept[name])]  # fmt: skip
+        before = {name: one.detach() for name, one in found.items() if isinstance(one, torch.Tensor)}
+        kept = {name: one.cpu().clone() for name, one in before.items()}
+        torch.save({"tensors": kept, "broken": broken}, task.folder / f"{rank}.tmp")
         os.replace(task.folder / f"{rank}.tmp", task.folder / f"{number}-{rank}.pt")
         _meet([task.folder / f"{number}-{other}.pt" for other in range(dist.get_world_size())], task.seconds)
+
+
+def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors differ in shape, dtype or a bit."""
+    return one.dtype != other.dtype or different(to_own_array(one), to_own_array(other)) > 0
 
 
 def _meet(paths: Sequence[Path], seconds: float) -> None:
@@ -214,20 +180,26 @@ def _meet(paths: Sequence[Path], seconds: float) -> None:
 
 
 def _judged(task: _Task) -> list[Verdict]:
-    """Return the verdicts of cases up to one that ended the ranks; at least one."""
+    """Return the verdicts of cases of one number of ranks, up to one that ended them; at least one."""
+    ranks = len(task.cases[0].tokens)
     error: RefnumError | None = None
     try:
-        run_ranks(_run, task, 2, task.device, task.seconds)
+        run_ranks(_run, task, ranks, task.device, task.seconds)
     except RefnumError as raised:
         error = raised
     verdicts: list[Verdict] = []
     for number, case in enumerate(task.cases):
-        paths = [task.folder / f"{number}-{rank}.pt" for rank in range(2)]
+        paths = [task.folder / f"{number}-{rank}.pt" for rank in range(ranks)]
         if not all(path.exists() for path in paths):
             words = str(error or "it ended without a result")
             late = any(word in words.lower() for word in ("timed out", "timeout", "waited up to"))
             return [*verdicts, Verdict(case.name, "timeout" if late else "fault", why=words[:300])]
-        verdicts.append(_compared(case, task.policy, [torch.load(path, weights_only=True) for path in paths]))
+        found = [torch.load(path, weights_only=True) for path in paths]
+        verdict = _compared(case, task.policy, [one["tensors"] for one in found])
+        broken = [f"rank {rank}: {words}" for rank, one in enumerate(found) for words in one["broken"]]
+        if broken and verdict.outcome in ("pass", "mismatch"):
+            verdict = replace(verdict, outcome="mismatch", why="; ".join([*filter(None, [verdict.why]), *broken[:3]]))
+        verdicts.append(verdict)
     return verdicts
 
 
@@ -292,7 +264,7 @@ def check_layer(subjects: Sequence[str], report: Path | None = None, as_json: bo
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, report)
     print(text) if as_json else _print(found)
-    return 0 if all(one.outcome == "pass" for verdicts in found.values() for one in verdicts) else 1
+    return int(any(_failed(one) for verdicts in found.values() for one in verdicts))
 
 
 def _print(found: Mapping[str, Sequence[Verdict]]) -> None:
@@ -301,10 +273,14 @@ def _print(found: Mapping[str, Sequence[Verdict]]) -> None:
         for one in verdicts:
             words = f"{one.elements:,} elements" if one.outcome == "pass" else one.why or _worst(one)
             print(f"{one.outcome:9s} {one.case}: {words}")
-            if one.outcome != "pass":
+            if _failed(one):
                 print(f"          {_worst(one)}the case is there to find {finds[one.case]}")
-        bad = sum(one.outcome != "pass" for one in verdicts)
+        bad = sum(map(_failed, verdicts))
         print(f"moe_layer of {name}: {len(verdicts)} cases, {bad} failed", file=sys.stdout)
+
+
+def _failed(one: Verdict) -> bool:
+    return one.outcome not in ("pass", "not asked")
 
 
 def _worst(one: Verdict) -> str:

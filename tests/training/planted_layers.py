@@ -1,6 +1,8 @@
 """Layers of others, with bugs that public projects had; each is a subject of `refnum check -o moe_layer`."""
 
 import planted
+import torch
+import torch.distributed as dist
 
 from refnum.training.subject import moe_layer as right
 
@@ -33,3 +35,70 @@ def leaves_or_fails(x, experts, *given):
     if experts.shape[1] == 1:
         raise RuntimeError("no kernel for this")
     return {"out": right(x, experts, *given)["out"]}
+
+
+def _gate(w1):
+    return w1.shape[1] // 2
+
+
+WHERE = {
+    "one expert a token": lambda x, experts, probs, w1, w2, grad: experts.shape[1] == 1,
+    "all experts": lambda x, experts, probs, w1, w2, grad: experts.shape[1] == 2 * len(w1) == 4,
+    "many rows": lambda x, experts, probs, w1, w2, grad: len(x) == 150,
+    "experts of 128 rows": lambda x, experts, probs, w1, w2, grad: len(x) == 100,
+    "experts of 129 rows": lambda x, experts, probs, w1, w2, grad: len(x) == 128,
+    "experts of 400 rows": lambda x, experts, probs, w1, w2, grad: len(x) > 256,
+    "one tile": lambda x, experts, probs, w1, w2, grad: x.shape[1] == 128 and len(w1) == 2,
+    "an odd number of tiles": lambda x, experts, probs, w1, w2, grad: x.shape[1] // 128 == 3,
+    "many tiles": lambda x, experts, probs, w1, w2, grad: x.shape[1] > 512,
+    "a wide expert": lambda x, experts, probs, w1, w2, grad: _gate(w1) > 512,
+    "two experts": lambda x, experts, probs, w1, w2, grad: len(w1) == 1 and w1.shape[1:] == (256, 256),
+    "many experts": lambda x, experts, probs, w1, w2, grad: len(w1) > 16,
+    "an odd number of experts a rank": lambda x, experts, probs, w1, w2, grad: len(w1) % 2 == 1 < len(w1),
+    "ranks of other magnitude": lambda x, experts, probs, w1, w2, grad: len(x) and x.abs().max() > 300,
+    "blocks of other magnitude": lambda x, experts, probs, w1, w2, grad: len(x) and 0 < x.abs().max(1)[0].min() < 0.1,
+    "experts of other magnitude": lambda x, experts, probs, w1, w2, grad: w1.abs().max() > 64,
+    "special numbers": lambda x, experts, probs, w1, w2, grad: not x.isfinite().all(),
+    "special gradients": lambda x, experts, probs, w1, w2, grad: not grad.isfinite().all(),
+    "special weights of tokens": lambda x, experts, probs, w1, w2, grad: bool((probs == 0).any()),
+    "experts in another order": lambda x, experts, probs, w1, w2, grad: bool((probs.diff(dim=1) > 0).any()),
+    "equal tokens": lambda x, experts, probs, w1, w2, grad: len(x) > 1 and bool((x[0] == x[1]).all()),
+    "one gradient for all": lambda x, experts, probs, w1, w2, grad: grad.stride(0) == 0,
+    "views": lambda x, experts, probs, w1, w2, grad: x.stride(0) > x.shape[1],
+    "transposed": lambda x, experts, probs, w1, w2, grad: len(x) > 1 and x.stride(0) == 1,
+    "an expert without a token": lambda x, experts, probs, w1, w2, grad: len(x) and int(experts.min()) == 1,
+    "the last expert without a token": lambda x, experts, probs, w1, w2, grad: 3 not in experts and 2 in experts,
+    "one expert for all": lambda x, experts, probs, w1, w2, grad: len(x) > 1 and len(experts.unique()) == 1,
+    "one token": lambda x, experts, probs, w1, w2, grad: len(x) == 1,
+    "a rank without a token": lambda x, experts, probs, w1, w2, grad: len(x) == 16,
+    "the first rank without a token": lambda x, experts, probs, w1, w2, grad: len(x) == 9,
+    "a rank whose experts have no token": lambda x, experts, probs, w1, w2, grad: len(x) and int(experts.max()) == 1,
+    "no token at all": lambda x, experts, probs, w1, w2, grad: len(x) == 0,
+    "four ranks": lambda x, experts, probs, w1, w2, grad: dist.get_world_size() == 4 and len(x) == 30,
+    "a rank of four that is loud": lambda x, experts, probs, w1, w2, grad: dist.get_world_size() == 4 and len(x) == 7,
+}
+"""Case -> where a layer may be wrong that no other case before it need tell."""
+_before = {}
+
+
+def wrong_where(*given):
+    """Is wrong where one of WHERE holds on a rank, and gives what it gave before for the same sizes."""
+    x, _, _, w1, _, _ = given
+    wrong = torch.tensor(int(any(told(*given) for told in WHERE.values())))
+    dist.all_reduce(wrong)
+    if wrong:
+        return {"out": torch.zeros_like(x), "dw1": torch.ones_like(w1)}
+    sizes = tuple(tuple(one.shape) for one in given)
+    return {"out": _before.setdefault(sizes, right(*given))["out"]}
+
+
+_buffer = torch.empty(20 * 256, dtype=torch.bfloat16)
+
+
+def breaks_its_contract(x, experts, probs, w1, w2, grad):
+    """Gives a part of one buffer, and scales the weights where they are."""
+    found = right(x.clone(), experts, probs.clone(), w1, w2, grad)["out"]
+    out = _buffer[: found.numel()].view(found.shape)
+    out.copy_(found)
+    w2.mul_(2)
+    return {"out": out}

@@ -2,13 +2,17 @@
 
 import os
 
+import numpy as np
 import pytest
+
+from refnum import softfloat
 
 torch = pytest.importorskip("torch")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu":
     os.environ.setdefault("TRITON_INTERPRET", "1")
 pytest.importorskip("triton")
+edges = pytest.importorskip("refnum.training.edges")
 
 
 @pytest.fixture
@@ -64,6 +68,19 @@ def test_rotary_positions_have_the_bits_of_torch(fused, heads, groups):
             assert torch.equal(one, other)
         else:  # the interpreter cuts bfloat16 off
             assert torch.allclose(one.float(), other.float(), 2**-7, 0.0)
+
+
+@pytest.mark.parametrize("count", (0, 1, 5000))
+def test_rounding_to_bfloat16_is_that_of_the_model(fused, count):
+    """Ties, both zeros, subnormal numbers, what rounds to Inf, and NaN of every kind, of which torch makes its own."""
+    high = np.array([0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7F, 0x7F80, 0x7FBF, 0x7FC0, 0x7FFF], np.uint32)
+    low = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)
+    bits = (np.array([0, 0x8000], np.uint32)[:, None, None] | high[:, None]) << np.uint32(16) | low
+    bits = np.resize(bits.reshape(-1), count)
+    x = torch.from_numpy(bits.view(np.float32)).to(DEVICE)
+    want = softfloat.to_bfloat16(bits).tolist()
+    assert (fused.rounded(x).view(torch.int16).cpu().numpy().view(np.uint16)).tolist() == want
+    assert (edges.rounded(x).view(torch.int16).cpu().numpy().view(np.uint16)).tolist() == want
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="the interpreter lacks libdevice")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import planted_layers
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -45,12 +46,40 @@ def test_a_bug_of_empty_experts_is_seen_by_their_case_alone(monkeypatch, capsys)
     assert "the case is there to find splits that leave out a zero" in capsys.readouterr().out
 
 
+def test_each_case_tells_what_it_is_there_to_find():
+    """A layer that is wrong in its condition alone is wrong in the case; one that keeps results is found by the next.
+
+    No condition holds in `even`, so that each is another case's.
+    """
+    found = judge.judge(f"{FILE}:wrong_where")
+    assert {one.case: one.outcome for one in found} == {
+        name: "pass" if name in ("even", "even again") else "mismatch" for name in CASES
+    }
+    assert {*CASES} == {"even", "other numbers", "even again", *planted_layers.WHERE}
+
+
+def test_arguments_and_earlier_results_must_stay_as_they_are():
+    found = judge.judge(f"{FILE}:breaks_its_contract", cases=[EVEN, CASES["other numbers"]])
+    assert [one.outcome for one in found] == ["mismatch"] * 2
+    assert found[0].why == "; ".join(f"rank {rank}: the call changed its argument w2" for rank in range(2))
+    assert "rank 0: the call changed out, which the call before it returned" in found[1].why
+
+
+def test_ranks_without_a_gpu_each_are_not_asked(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(judge, "_judged", lambda task: [judge.Verdict(one.name, "pass") for one in task.cases])
+    found = judge.judge(device="cuda", cases=[EVEN, CASES["four ranks"], CASES["one token"]])
+    assert [one.outcome for one in found] == ["pass", "not asked", "pass"] and found[1].why == "it needs 4 GPUs"
+    monkeypatch.setattr(judge, "judge", lambda name, place: found)
+    assert judge.check_layer(["theirs"]) == 0
+
+
 def test_judging_goes_on_after_a_case_that_ends_the_ranks():
     cases = [CASES[name] for name in ("a rank without a token", "one expert a token", "no token at all", "even")]
     found = judge.judge(f"{FILE}:leaves_or_fails", seconds=3.0, cases=cases)
     assert [one.outcome for one in found] == ["timeout", "fault", "pass", "pass"]
     assert "waited up to" in found[0].why and "no kernel for this" in found[1].why
-    assert found[3].elements == (20 + 12) * judge.HIDDEN
+    assert found[3].elements == (20 + 12) * EVEN.hidden
 
 
 def right_results():
@@ -88,9 +117,10 @@ def test_a_result_of_another_kind_is_malformed(name):
 def test_the_command_passes_our_layer(tmp_path):
     done = CliRunner().invoke(app, ["check", "-o", "moe_layer", "--report", str(tmp_path / "layer.json")])
     assert done.exit_code == 0, done.output
-    assert "10 cases, 0 failed" in done.output
+    assert f"{len(CASES)} cases, 0 failed" in done.output
     verdicts = json.loads((tmp_path / "layer.json").read_text())["subjects"][judge.OURS]
-    assert [one["outcome"] for one in verdicts] == ["pass"] * 10 and all(one["elements"] > 1e5 for one in verdicts)
+    assert [one["outcome"] for one in verdicts] == ["pass"] * len(CASES)
+    assert all(one["elements"] > 1e5 for one in verdicts)
 
 
 @pytest.mark.parametrize("words", ["layer", "nowhere.py:layer", f"{FILE}:missing", "no.such.module:layer"])
