@@ -30,7 +30,7 @@ from refnum.errors import ArgumentError, FileError, RefnumError
 from . import golden
 from .compare import different, to_array, to_own_array
 from .dispatch import RankError
-from .layer_cases import CASES, LayerCase, inputs, weights
+from .layer_cases import CASES, LayerCase, drawn, inputs, weights
 from .policies import get_policy
 from .spawn import local_device, run_ranks
 
@@ -243,7 +243,10 @@ def _hint(differing: Mapping[str, int], found: Sequence[Mapping[str, Any]], step
     return ""
 
 
-def check_layer(subjects: Sequence[str], report: Path | None = None, as_json: bool = False, device: str = "") -> int:
+def check_layer(
+    subjects: Sequence[str], report: Path | None = None, as_json: bool = False, device: str = "", *, seed: int = 0,
+    examples: int = 0,
+) -> int:  # fmt: skip
     """Judge layers, print a line for each case, and return the exit status.
 
     Args:
@@ -251,24 +254,26 @@ def check_layer(subjects: Sequence[str], report: Path | None = None, as_json: bo
         report: a file for the verdicts as JSON.
         as_json: whether to print them as JSON too.
         device: `cpu` or `cuda`; empty is `cuda` where there are two GPUs.
+        seed, examples: how many further cases are drawn, and from which seed.
 
     Returns:
         0 where all cases of all subjects pass, else 1.
     """
     place = device or ("cuda" if torch.cuda.device_count() > 1 else "cpu")
-    found = {name: judge(name, place) for name in subjects or (OURS,)}
+    cases = (*CASES, *drawn(seed, examples))
+    cases = tuple(sorted(cases, key=lambda case: len(case.tokens)))  # ranks are started once for all of one number
+    found = {name: judge(name, place, cases=cases) for name in subjects or (OURS,)}
     document = {name: [asdict(one) for one in verdicts] for name, verdicts in found.items()}
-    text = json.dumps({"operation": "moe_layer", "device": place, "subjects": document}, indent=1)
+    text = json.dumps({"operation": "moe_layer", "device": place, "seed": seed, "subjects": document}, indent=1)
     if report is not None:
         temporary = report.with_name(f"{report.name}.{os.getpid()}.tmp")
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, report)
-    print(text) if as_json else _print(found)
+    print(text) if as_json else _print(found, {case.name: case.finds for case in cases})
     return int(any(_failed(one) for verdicts in found.values() for one in verdicts))
 
 
-def _print(found: Mapping[str, Sequence[Verdict]]) -> None:
-    finds = {case.name: case.finds for case in CASES}
+def _print(found: Mapping[str, Sequence[Verdict]], finds: Mapping[str, str]) -> None:
     for name, verdicts in found.items():
         for one in verdicts:
             words = f"{one.elements:,} elements" if one.outcome == "pass" else one.why or _worst(one)

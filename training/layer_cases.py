@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -81,6 +82,22 @@ CASES = (
     LayerCase("four ranks", "an exchange of two ranks only", tokens=(9, 0, 30, 1), top=3, experts=8, barred=(4, 5)),
     LayerCase("a rank of four that is loud", "a scale that differs by rank", tokens=(4, 5, 6, 7), experts=8, louder=5),
 )
+
+
+def drawn(seed: int, count: int) -> tuple[LayerCase, ...]:
+    """Return so many cases of two ranks whose sizes, routing and numbers are drawn."""
+    return tuple(_drawn(random.Random(f"{seed} {number}"), f"drawn {number}, seed {seed}") for number in range(count))
+
+
+def _drawn(dice: random.Random, name: str) -> LayerCase:
+    experts = 2 * dice.choice((1, 2, 3, 4, 5, 8, 12))
+    barred = tuple(sorted(dice.sample(range(experts), dice.choice((0, 0, 1, experts // 2)))))
+    tokens = tuple(dice.choice((0, 1, 31, 32, 127, 128, round(2 ** dice.uniform(0, 8)))) for _ in range(2))
+    return LayerCase(
+        name, "what no other case tells", tokens, dice.randint(1, min(6, experts - len(barred))), experts, barred,
+        dice.choice((0, 0, 3, 12)), dice.choice((0, 4, 12)), 128 * dice.choice((1, 1, 2, 3, 4, 5)),
+        128 * dice.choice((1, 1, 2, 3)), dice.choice(("", "", *CHANGES)), dice.randrange(1 << 16),
+    )  # fmt: skip
 
 
 def inputs(case: LayerCase, rank: int) -> Given:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from refnum.conformance.cli import app
 from refnum.errors import RefnumError
-from refnum.training import judge
+from refnum.training import judge, layer_cases
 
 FILE = str(Path(__file__).with_name("planted_layers.py"))
 CASES = {case.name: case for case in judge.CASES}
@@ -41,7 +41,7 @@ def test_a_bug_of_empty_experts_is_seen_by_their_case_alone(monkeypatch, capsys)
     """Nothing else tells it: the case says what it is there to find. The exit status is 1."""
     found = judge.judge(f"{FILE}:experts_without_rows", cases=[EVEN, CASES["an expert without a token"]])
     assert [one.outcome for one in found] == ["pass", "mismatch"]
-    monkeypatch.setattr(judge, "judge", lambda name, place: found)
+    monkeypatch.setattr(judge, "judge", lambda name, place, cases: found)
     assert judge.check_layer(["theirs"]) == 1
     assert "the case is there to find splits that leave out a zero" in capsys.readouterr().out
 
@@ -70,7 +70,7 @@ def test_ranks_without_a_gpu_each_are_not_asked(monkeypatch):
     monkeypatch.setattr(judge, "_judged", lambda task: [judge.Verdict(one.name, "pass") for one in task.cases])
     found = judge.judge(device="cuda", cases=[EVEN, CASES["four ranks"], CASES["one token"]])
     assert [one.outcome for one in found] == ["pass", "not asked", "pass"] and found[1].why == "it needs 4 GPUs"
-    monkeypatch.setattr(judge, "judge", lambda name, place: found)
+    monkeypatch.setattr(judge, "judge", lambda name, place, cases: found)
     assert judge.check_layer(["theirs"]) == 0
 
 
@@ -115,12 +115,21 @@ def test_a_result_of_another_kind_is_malformed(name):
 
 
 def test_the_command_passes_our_layer(tmp_path):
-    done = CliRunner().invoke(app, ["check", "-o", "moe_layer", "--report", str(tmp_path / "layer.json")])
+    done = CliRunner().invoke(
+        app, ["check", "-o", "moe_layer", "--examples", "10", "--report", str(tmp_path / "layer.json")]
+    )
     assert done.exit_code == 0, done.output
-    assert f"{len(CASES)} cases, 0 failed" in done.output
+    assert f"{len(CASES) + 2} cases, 0 failed" in done.output
     verdicts = json.loads((tmp_path / "layer.json").read_text())["subjects"][judge.OURS]
-    assert [one["outcome"] for one in verdicts] == ["pass"] * len(CASES)
+    assert [one["outcome"] for one in verdicts] == ["pass"] * (len(CASES) + 2)
     assert all(one["elements"] > 1e5 for one in verdicts)
+
+
+def test_cases_are_drawn_by_their_seed_and_stay_legal():
+    found = layer_cases.drawn(5, 300)
+    assert found[:9] == layer_cases.drawn(5, 9) and found != layer_cases.drawn(6, 300)
+    assert {one.changed for one in found} == {"", *layer_cases.CHANGES} and {one.hidden for one in found} > {128, 640}
+    assert all(1 <= one.top <= one.experts - len(one.barred) for one in found)
 
 
 @pytest.mark.parametrize("words", ["layer", "nowhere.py:layer", f"{FILE}:missing", "no.such.module:layer"])

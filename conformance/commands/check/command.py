@@ -75,7 +75,9 @@ def check(
         _work().judge_controls()
         return
     if operation == [LAYER]:
-        raise typer.Exit(_layer_judge()((*(kernels or ()), *(subject or ())), report, json))
+        raise typer.Exit(
+            _layer_judge()((*(kernels or ()), *(subject or ())), report, json, seed=seed, examples=examples // 5)
+        )
     operations = select(operation)  # a name that is wrong is told before the harness is imported and verifies itself
     for name in profile or []:
         get_profile(name)
