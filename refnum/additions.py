@@ -9,12 +9,15 @@ import numpy as np
 from .arrays import Array
 from .softfloat import INF, NAN, SIGN, _by_chunks, _require_bits
 
-_MAGNITUDE, _FRACTION, _HIDDEN = np.uint32(0x7FFFFFFF), np.uint32(0x7FFFFF), np.uint32(0x800000)
+_ONE = np.uint32(1)
 _PLACE = np.uint32(23)
 _FEW = 1 << 10
-_GUARD = 6
+_GUARD = np.uint32(6)
 """Bits below the larger addend's last place, the last of them sticky: three suffice, for only addends of neighbouring
 exponents cancel more than one leading bit, and their sum is exact."""
+_LEADING = np.uint32(31)
+"""Bits of a sum that carries, up to its leading one."""
+_NEAR_OVERFLOW = np.uint32(0x7F000000)
 
 
 def add(a: Array, b: Array) -> Array:
@@ -40,53 +43,58 @@ def _applied(operation: Callable[[Array, Array], Array], a: Array, b: Array) -> 
     return operation(a, b) if max(a.size, b.size) <= _FEW else _by_chunks(operation, a, b)
 
 
-def _round(word: Array, exponent: Array) -> Array:
-    """float32 magnitude bits of word * 2**exponent (u32 below 2**31, i32 from -155), to nearest even."""
-    # below 2**31, so that its conversion is exact; zero counts as -1022 bits
-    length = (word.astype(np.float64).view(np.uint64) >> np.uint64(52)).astype(np.int32) - np.int32(1022)
-    shift = np.maximum(length - np.int32(24), np.int32(-149) - exponent)  # to the right; to the left it is exact
-    right = np.maximum(shift, np.int32(1)).astype(np.uint32)
-    odd = (word >> right) & np.uint32(1)
-    kept = (word + ((np.uint32(1) << (right - np.uint32(1))) - np.uint32(1)) + odd) >> right
-    left = np.maximum(-shift, np.int32(0)).astype(np.uint32)
-    kept = np.where(shift > np.int32(0), kept, word << left)
-    return np.minimum(((exponent + shift + np.int32(149)).astype(np.uint32) << _PLACE) + kept, INF)
+def _split(magnitude: Array) -> tuple[Array, Array]:
+    """(exponent field less one, not below 0, and significand), u32: magnitude = significand * 2**(field - 149)."""
+    field = magnitude >> _PLACE
+    field = field - (field != np.uint32(0))
+    return field, magnitude - (field << _PLACE)
 
 
 def _aligned(large: Array, small: Array) -> tuple[Array, Array, Array]:
-    """(exponent field of the larger u32, its significand u32, the smaller one's at the same place), with guard bits."""
-    e, f = large >> _PLACE, small >> _PLACE
-    left = (large & _FRACTION) | np.where(e > np.uint32(0), _HIDDEN, np.uint32(0))
-    right = ((small & _FRACTION) | np.where(f > np.uint32(0), _HIDDEN, np.uint32(0))) << np.uint32(_GUARD)
-    e = np.maximum(e, np.uint32(1))
-    distance = np.minimum(e - np.maximum(f, np.uint32(1)), np.uint32(31))
+    """(field of the larger as `_split` gives it, its significand, the smaller one's at the same place), u32, both
+    significands with guard bits."""
+    (field, left), (other, right) = _split(large), _split(small)
+    right = right << _GUARD
+    distance = np.clip(field - other, np.uint32(0), np.uint32(31))
     aligned = right >> distance
-    return e, left << np.uint32(_GUARD), aligned | ((aligned << distance) != right)
+    return field, left << _GUARD, aligned | ((aligned << distance) != right)
+
+
+def _rounded(total: Array, lift: Array, field: Array) -> Array:
+    """Magnitude bits of total * 2**(field - 155), to nearest even.
+
+    lift: places that move the leading one to bit 30, or fewer where the result is subnormal; at most two where the last
+    bit is sticky, so that it stays below the half.
+    """
+    word = total << lift
+    odd = (word >> np.uint32(7)) & _ONE
+    return ((field + _ONE - lift) << _PLACE) + ((word + (np.uint32(63) + odd)) >> np.uint32(7))
 
 
 def _add_magnitudes(a: Array, b: Array) -> Array:
     large = np.maximum(a, b)
-    e, left, right = _aligned(large, np.minimum(a, b))
+    field, left, right = _aligned(large, np.minimum(a, b))
     total = left + right
-    carry = total >> np.uint32(24 + _GUARD)
-    shift = carry + np.uint32(_GUARD)
-    odd = (total >> shift) & np.uint32(1)
-    half = np.uint32(1 << (_GUARD - 1)) << carry
-    kept = (total + (half - np.uint32(1)) + odd) >> shift
-    found = np.minimum(((e - np.uint32(1) + carry) << _PLACE) + kept, INF)
-    return np.where(large >= INF, np.where(large > INF, NAN, INF), found)
+    found = _rounded(total, (total >> np.uint32(30)) ^ _ONE, field)
+    if not bool((large >= _NEAR_OVERFLOW).any()):
+        return found
+    return np.where(large >= INF, np.where(large > INF, NAN, INF), np.minimum(found, INF))
 
 
 def _add(a: Array, b: Array) -> Array:
-    x, y = a & _MAGNITUDE, b & _MAGNITUDE
-    large = np.maximum(x, y)
-    e, left, right = _aligned(large, np.minimum(x, y))
-    opposite = (a ^ b) >= SIGN
-    total = np.where(opposite, left - right, left + right)
-    found = _round(total, e.astype(np.int32) - np.int32(150 + _GUARD))
-    # an exact zero is +0, unless both addends carry a minus
-    sign = np.where(total == np.uint32(0), a & b, np.where(x >= y, a, b)) & SIGN
-    if not bool((large >= INF).any()):
+    # the sign behind the magnitude: the larger number has the larger magnitude, or of two alike the minus
+    x, y = a << _ONE | a >> np.uint32(31), b << _ONE | b >> np.uint32(31)
+    large, small = np.maximum(x, y), np.minimum(x, y)
+    differ = large ^ small
+    sign = (large & (differ != _ONE)) << np.uint32(31)  # an exact zero is +0, unless both addends carry a minus
+    opposite = differ & _ONE
+    large, small = large >> _ONE, small >> _ONE
+    field, left, right = _aligned(large, small)
+    total = left + right - right * (opposite << _ONE)
+    # below 2**31, so that its conversion is exact; zero counts as -1022 bits, and is moved by as many as may be
+    length = (total.astype(np.float64).view(np.uint64) >> np.uint64(52)).astype(np.uint32)
+    found = _rounded(total, np.minimum(np.uint32(1022) + _LEADING - length, field + _ONE), field)
+    if not bool((large >= _NEAR_OVERFLOW).any()):
         return found | sign
-    invalid = (large > INF) | ((x == INF) & (y == INF) & opposite)
-    return np.where(invalid, NAN, np.where(large == INF, INF, found) | sign)
+    invalid = (large > INF) | ((small == INF) & (opposite != np.uint32(0)))
+    return np.where(invalid, NAN, np.where(large == INF, INF, np.minimum(found, INF)) | sign)
