@@ -13,7 +13,7 @@ from .arrays import Array, empty, is_host, require_matrix, table_like
 from .codec import code_dtype
 from .errors import DtypeError, ProfileError, ShapeError
 from .formats import FP32, Format, get_format
-from .softfloat import INF, SIGN
+from .softfloat import INF, SIGN, _fields
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,8 @@ def step(facts: Instruction, a: Operand, b: Operand, c: Array | None) -> Array:
         top = np.maximum(top, exponent)
     products = a.significands[..., :, None] * b.significands[..., None, :]
     lift = facts.fraction_bits - a.fmt.mantissa_bits - b.fmt.mantissa_bits
-    total = _cut(products, lift, top - exponents).sum(axis=0, dtype=np.int64)
+    # every product is below 2**(fraction_bits + 2), so that all of a step's are below 2**31
+    total = _cut(products, lift, top - exponents).sum(axis=0, dtype=np.int32).astype(np.int64)
     if c is not None:
         total = total + _cut(significand, 2, top - exponent + np.int32(25 - facts.fraction_bits))
     out = _result(total, top - np.int32(facts.fraction_bits), facts.result_bits)
@@ -217,34 +218,33 @@ def step(facts: Instruction, a: Operand, b: Operand, c: Array | None) -> Array:
 
 def _accumulator(c: Array) -> tuple[Array, Array]:
     """(signed significand i32 with 23 fraction bits, exponent i32) of float32 bits; NaN and Inf have any."""
-    field = ((c >> np.uint32(23)) & np.uint32(255)).astype(np.int32)
-    fraction = (c & np.uint32(0x7FFFFF)).astype(np.int32)
-    significand = np.where(field > np.int32(0), fraction | np.int32(0x800000), fraction)
-    exponent = np.where(significand == np.int32(0), np.int32(_ABSENT), np.maximum(field, np.int32(1)) - np.int32(127))
-    return np.where((c & SIGN) != np.uint32(0), -significand, significand), exponent
+    field, significand = _fields(c & ~SIGN)
+    significand = significand.view(np.int32)
+    absent = (significand == np.int32(0)) * np.int32(_ABSENT)
+    minus = c.view(np.int32) >> np.int32(31)  # 0 or -1
+    return (significand ^ minus) - minus, field.view(np.int32) - np.int32(126) + absent
 
 
 def _cut(signed: Array, lift: int, places: Array) -> Array:
     """signed * 2**(lift - places), cut toward zero; i32, `places` from 0."""
-    cut = (abs(signed) << np.int32(lift)) >> np.minimum(places, np.int32(31))
+    cut = (abs(signed) << np.int32(lift)) >> np.clip(places, np.int32(0), np.int32(31))
     minus = signed >> np.int32(31)  # 0 or -1
     return (cut ^ minus) - minus
 
 
 def _result(total: Array, unit: Array, kept_bits: int) -> Array:
-    """float32 bits of total * 2**unit (i64 below 2**53, i32), cut to `kept_bits` fraction bits of its significand."""
-    magnitude = abs(total)
-    # the conversion is exact and normal: it finds the leading one
-    length = (magnitude.astype(np.float64).view(np.int64) >> np.int64(52)).astype(np.int32) - np.int32(1022)
-    exponent = np.maximum(unit + length - np.int32(1), np.int32(1 - FP32.bias))
-    places = exponent - np.int32(kept_bits) - unit
-    kept = magnitude >> np.minimum(np.maximum(places, np.int32(0)), np.int32(62)).astype(np.int64)
-    kept = kept << np.minimum(np.maximum(-places, np.int32(0)), np.int32(kept_bits)).astype(np.int64)
+    """float32 bits of total * 2**unit (i64 below 2**32, i32), cut to `kept_bits` fraction bits of its significand."""
+    magnitude = abs(total).astype(np.uint32)
+    # the conversion is exact and normal: it finds the leading one, which goes to bit 23
+    length = (magnitude.astype(np.float64).view(np.uint64) >> np.uint64(52)).astype(np.int32) - np.int32(1022)
+    kept = (magnitude << (np.int32(32) - length).view(np.uint32)) >> np.uint32(8)
+    field = unit + length + np.int32(FP32.bias - 2)  # one less than the result's; below 0 it is subnormal
+    kept = kept >> np.clip(-field, np.int32(0), np.int32(31)).view(np.uint32)
+    kept = kept >> np.uint32(23 - kept_bits) << np.uint32(23 - kept_bits)
     # the leading one of a normal result adds one to the field
-    field = np.minimum(exponent + np.int32(FP32.bias - 1), np.int32(254)).astype(np.uint32)
-    bits = (field << np.uint32(23)) + (kept.astype(np.uint32) << np.uint32(23 - kept_bits))
-    bits = np.minimum(bits, OVERFLOW) | np.where(total < np.int64(0), SIGN, np.uint32(0))
-    return np.where(kept == np.int64(0), ZERO, bits)
+    bits = (np.clip(field, np.int32(0), np.int32(254)).view(np.uint32) << np.uint32(23)) + kept
+    sign = (total < np.int64(0)).astype(np.uint32) << np.uint32(31)
+    return (np.clip(bits, np.uint32(0), OVERFLOW) | sign) * (kept != ZERO)
 
 
 def _with_specials(out: Array, a: Operand, b: Operand, c: Array) -> Array:
