@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from .additions import add, subtract
 from .arguments import require_choice, require_integer, require_sequence
 from .arrays import (
     BFLOAT16,
@@ -28,7 +27,7 @@ from .arrays import (
 from .division import divide
 from .errors import ArgumentError, DtypeError, shown
 from .roots import rounded_power
-from .softfloat import INF, NAN, SIGN, multiply, to_bfloat16
+from .softfloat import INF, NAN, SIGN, add, multiply, subtract, to_bfloat16
 
 TARGETS = ("bfloat16", "float32")
 COMPATS = ("paper", "ms-amp")

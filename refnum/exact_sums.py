@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .arrays import Array
-from .softfloat import SIGN, _bit_length, _jammed, _split
+from .softfloat import _bit_length, _jammed, _split, choose
 
 _LIMB = 36
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -44,10 +44,11 @@ def signed_sums(lanes: Array) -> Sums:
     """Sum finite float32 bits u32 [16, n] under each of the 16 sign patterns."""
     significand, exponent = _split(lanes & _MAGNITUDE)
     zero = significand == np.uint64(0)
-    base = np.where(zero, np.int32(255), exponent).min(axis=0)
-    place = np.where(zero, np.int32(0), exponent - base)
+    base = (exponent | np.int32(255) * zero).min(axis=0)
+    place = np.maximum(exponent - base, np.int32(0))
     limbs = place.max(axis=0) // np.int32(_LIMB) + np.int32(1)
-    signed = np.where(lanes >= SIGN, -significand.astype(np.int64), significand.astype(np.int64))
+    minus = (lanes.view(np.int32) >> np.int32(31)).astype(np.int64)  # 0 or -1
+    signed = (significand.view(np.int64) ^ minus) - minus
     wide = limbs > np.int32(1)
     if not bool(wide.any()):
         return _one_limb(signed, place, base)
@@ -71,21 +72,22 @@ def _limbs(signed: Array, place: Array, count: int) -> list[Array]:
     """The sums of groups in limbs of 36 places, i64, each below 2**63 in magnitude."""
     limb, inside = place // np.int32(_LIMB), place % np.int32(_LIMB)
     number = signed << inside.astype(np.int64)
-    return [transformed(np.where(limb == np.int32(n), number, np.int64(0))) for n in range(count)]
+    return [transformed(number * (limb == np.int32(n))) for n in range(count)]
 
 
 def _joined(limbs: list[Array], exponent: Array) -> Sums:
     """The sum of limbs n of weight 2**(36 n + exponent), i64 below 2**63 in magnitude."""
-    negative = _digits(limbs)[-1] < np.int64(0)
-    digits = _digits([np.where(negative, -limb, limb) for limb in limbs])
+    last = _digits(limbs)[-1]
+    minus = last >> np.int64(63)  # 0 or -1
+    digits = _digits([(limb ^ minus) - minus for limb in limbs])
     word = digits[-1].astype(np.uint64)
     place = np.full_like(word, _LIMB * (len(digits) - 1), dtype=np.int32)
     for n in range(len(digits) - 2, -1, -1):
         digit = digits[n].astype(np.uint64)
         more = word < np.uint64(1 << 27)
-        word = np.where(more, word << np.uint64(_LIMB) | digit, word | (digit != np.uint64(0)).astype(np.uint64))
-        place = np.where(more, np.int32(_LIMB * n), place)
-    return Sums(word, place + exponent, negative)
+        word = choose(more, word << np.uint64(_LIMB) | digit, word | (digit != np.uint64(0)))
+        place = place - np.int32(_LIMB) * more
+    return Sums(word, place + exponent, last < np.int64(0))
 
 
 def _digits(limbs: list[Array]) -> list[Array]:

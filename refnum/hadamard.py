@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from .additions import add
 from .arguments import require_choice, require_integer
 from .arrays import (
     BFLOAT16,
@@ -21,7 +20,7 @@ from .arrays import (
 from .errors import DtypeError
 from .exact_sums import rounded, signed_sums, transformed
 from .nvfp4 import quantize_nvfp4
-from .softfloat import INF, NAN, SIGN, multiply, to_bfloat16
+from .softfloat import INF, NAN, SIGN, add, multiply, to_bfloat16
 
 GROUP = 16
 """Elements that a rotation mixes."""

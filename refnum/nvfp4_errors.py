@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .additions import add_magnitudes, subtract
 from .arrays import Array
 from .codec import decode_table
 from .division import divide
 from .formats import E2M1, E4M3
 from .nvfp4_codes import picked
 from .nvfp4_scales import TOP_OVER_SIX
-from .softfloat import INF, multiply
+from .softfloat import INF, add_magnitudes, multiply, subtract
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 

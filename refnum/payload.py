@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from . import additions, softfloat
+from . import softfloat
 from .arguments import MOST_ROWS, require_integer, row_counts
 from .arrays import BFLOAT16, BLOCK, Array, contiguous, float32_bits, require_array, require_codes, require_matrix
 from .blocks import quantize_mxfp4
@@ -129,7 +129,7 @@ def unpermute(rows: Array, row_map: Array, splits: Any, weights: Array | None, t
         left -= ended
         token = ranked[:left]  # those with more than `turn` rows
         term = terms[starts[token] + np.int64(turn)]
-        out[token] = term if turn == 0 else additions.add(out[token], term)
+        out[token] = term if turn == 0 else softfloat.add(out[token], term)
     return out.view(np.float32)
 
 

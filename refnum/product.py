@@ -23,6 +23,7 @@ from .tensor_core import (
     pass_outputs,
     require_operands,
     step,
+    steps,
     tensor_core_step,
     tiles,
 )
@@ -32,7 +33,6 @@ __all__ = ["Order", "matmul_bf16", "matmul_fp8", "tensor_core_step"]
 
 ONE = np.uint32(0x3F800000)
 BF16_NAN = np.uint16(0x7FFF)  # every NaN of a BF16 result (clause N19.6)
-_ALL = slice(None)
 _ORDERS = re.compile(r"chain|(promote|split)([1-9][0-9]{0,9})|split([1-9][0-9]{0,9})-chain")
 
 
@@ -243,9 +243,8 @@ def _runs(facts: Instruction, a: Operand, b: Operand, ranges: list[tuple[int, in
             count = min(most, len(starts) - at)
             left, right = a.runs(starts[at], count, length), b.runs(starts[at], count, length)
             results = None
-            for first in range(0, length, facts.terms):
-                terms = slice(first, first + facts.terms)
-                results = step(facts, left.cut(terms, _ALL), right.cut(terms, _ALL), results)
+            for terms in steps(facts, left, right, most // count):
+                results = step(facts, terms, results)
             assert results is not None
             yield from results
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from .additions import add
 from .arguments import require_choice, require_integer
 from .arrays import Array
 from .division import divide
 from .errors import DtypeError
 from .optimisers import SpamState, _below_one, _checked, _pair, _single, exact_norm
 from .schedules import cosine_factor, rounded_power64
-from .softfloat import INF, NAN, multiply
+from .softfloat import INF, NAN, add, multiply
 from .square_roots import square_root
 from .updates import averaged, clipped, stable_spam_apply
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from .arrays import Array, empty, is_host, require_matrix, table_like
 from .codec import code_dtype
 from .errors import DtypeError, ProfileError, ShapeError
 from .formats import FP32, Format, get_format
-from .softfloat import INF, SIGN
+from .softfloat import INF, SIGN, _fields
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,15 @@ class Operand:
         kinds = None if self.kinds is None else apart(self.kinds)
         return Operand(self.fmt, apart(self.significands), apart(self.exponents), kinds)
 
+    def steps(self, start: int, count: int, terms: int) -> Operand:
+        """Return `count` steps of so many terms, the first beginning at term `start`: [terms, count, ..., R]."""
+
+        def apart(x: Array) -> Array:
+            return x[start : start + count * terms].reshape(count, terms, *x.shape[1:]).swapaxes(0, 1)
+
+        kinds = None if self.kinds is None else apart(self.kinds)
+        return Operand(self.fmt, apart(self.significands), apart(self.exponents), kinds)
+
 
 def decode_operand(fmt: Format, codes: Array) -> Operand:
     """Decode codes [R, K]."""
@@ -154,7 +164,8 @@ def tensor_core_step(
     out = empty((m, n), np.uint32, a)
     every = slice(0, a.shape[1])
     for rows, columns in tiles(m, n, facts.terms, a):
-        out[rows, columns] = step(facts, left.cut(every, rows), right.cut(every, columns), start[rows, columns])
+        terms = terms_of(facts, left.cut(every, rows), right.cut(every, columns))
+        out[rows, columns] = step(facts, terms, start[rows, columns])
     return out.view(np.float32)
 
 
@@ -194,34 +205,76 @@ def tiles(m: int, n: int, terms: int, like: Array) -> Iterator[tuple[slice, slic
             yield slice(row, min(row + tall, m)), slice(column, min(column + wide, n))
 
 
-def step(facts: Instruction, a: Operand, b: Operand, c: Array | None) -> Array:
-    """Return the float32 bits of one step, u32 [..., M, N], of operands [T, ..., M] and [T, ..., N].
+class Terms(NamedTuple):
+    """The products of a step, [T, ..., M, N], or of several, which are the second axis, [T, steps, ..., M, N].
 
-    c: the accumulators' bits, u32 [..., M, N]; None is +0.
+    magnitude: of a product, i32, in units of 2**(exponent - fraction_bits). minus: -1 for a negative one, else 0. top:
+    the largest exponent, at least that of a zero. special: None where every factor is finite; else where a product is
+    NaN, where one is +Inf, and where one is -Inf.
     """
-    exponents = a.exponents[..., :, None] + b.exponents[..., None, :]
-    top = np.maximum(exponents.max(axis=0), np.int32(ZERO_EXPONENT))
+
+    magnitude: Array
+    minus: Array
+    exponent: Array
+    top: Array
+    special: tuple[Array, Array, Array] | None
+
+    def of(self, number: int) -> Terms:
+        """Return those of one of several steps."""
+        special = self.special and tuple(x[number] for x in self.special)
+        return Terms(self.magnitude[:, number], self.minus[:, number], self.exponent[:, number], self.top[number],
+                     special)  # type: ignore[arg-type]  # fmt: skip
+
+
+def terms_of(facts: Instruction, a: Operand, b: Operand) -> Terms:
+    """Return the products of operands [T, ..., M] and [T, ..., N]: [T, ..., M, N]."""
+    exponent = a.exponents[..., :, None] + b.exponents[..., None, :]
+    product = a.significands[..., :, None] * b.significands[..., None, :]
+    lift = facts.fraction_bits - a.fmt.mantissa_bits - b.fmt.mantissa_bits
+    return Terms(
+        abs(product) << np.int32(lift),
+        product >> np.int32(31),
+        exponent,
+        np.maximum(exponent.max(axis=0), np.int32(ZERO_EXPONENT)),
+        None if a.kinds is None and b.kinds is None else _special(product, a.kinds, b.kinds),
+    )
+
+
+def steps(facts: Instruction, a: Operand, b: Operand, most: int) -> Iterator[Terms]:
+    """Yield the terms of one step after another of operands [K, ..., M] and [K, ..., N]; of `most` made at once."""
+    k, start = a.significands.shape[0], 0
+    while start < k:
+        size = min(facts.terms, k - start)
+        count = max(1, min(most, (k - start) // size))
+        several = terms_of(facts, a.steps(start, count, size), b.steps(start, count, size))
+        yield from (several.of(number) for number in range(count))
+        start += count * size
+
+
+def step(facts: Instruction, terms: Terms, c: Array | None) -> Array:
+    """Return the float32 bits of one step, u32 [..., M, N]. c: the accumulators' bits; None is +0."""
+    top = terms.top
     if c is not None:
         significand, exponent = _accumulator(c)
         top = np.maximum(top, exponent)
-    products = a.significands[..., :, None] * b.significands[..., None, :]
-    lift = facts.fraction_bits - a.fmt.mantissa_bits - b.fmt.mantissa_bits
-    total = _cut(products, lift, top - exponents).sum(axis=0, dtype=np.int64)
+    cut = terms.magnitude >> np.minimum(top - terms.exponent, np.int32(31))
+    # every product is below 2**(fraction_bits + 2), so that all of a step's are below 2**31
+    total = ((cut ^ terms.minus) - terms.minus).sum(axis=0, dtype=np.int32).astype(np.int64)
     if c is not None:
         total = total + _cut(significand, 2, top - exponent + np.int32(25 - facts.fraction_bits))
     out = _result(total, top - np.int32(facts.fraction_bits), facts.result_bits)
-    if a.kinds is None and b.kinds is None and (c is None or not bool(((c & ~SIGN) >= INF).any())):
+    if terms.special is None and (c is None or not bool(((c & ~SIGN) >= INF).any())):
         return out
-    return _with_specials(out, a, b, np.zeros_like(out) if c is None else c)
+    return _with_specials(out, terms.special, np.zeros_like(out) if c is None else c)
 
 
 def _accumulator(c: Array) -> tuple[Array, Array]:
     """(signed significand i32 with 23 fraction bits, exponent i32) of float32 bits; NaN and Inf have any."""
-    field = ((c >> np.uint32(23)) & np.uint32(255)).astype(np.int32)
-    fraction = (c & np.uint32(0x7FFFFF)).astype(np.int32)
-    significand = np.where(field > np.int32(0), fraction | np.int32(0x800000), fraction)
-    exponent = np.where(significand == np.int32(0), np.int32(_ABSENT), np.maximum(field, np.int32(1)) - np.int32(127))
-    return np.where((c & SIGN) != np.uint32(0), -significand, significand), exponent
+    field, significand = _fields(c & ~SIGN)
+    significand = significand.view(np.int32)
+    absent = (significand == np.int32(0)) * np.int32(_ABSENT)
+    minus = c.view(np.int32) >> np.int32(31)  # 0 or -1
+    return (significand ^ minus) - minus, field.view(np.int32) - np.int32(126) + absent
 
 
 def _cut(signed: Array, lift: int, places: Array) -> Array:
@@ -232,32 +285,35 @@ def _cut(signed: Array, lift: int, places: Array) -> Array:
 
 
 def _result(total: Array, unit: Array, kept_bits: int) -> Array:
-    """float32 bits of total * 2**unit (i64 below 2**53, i32), cut to `kept_bits` fraction bits of its significand."""
-    magnitude = abs(total)
-    # the conversion is exact and normal: it finds the leading one
-    length = (magnitude.astype(np.float64).view(np.int64) >> np.int64(52)).astype(np.int32) - np.int32(1022)
-    exponent = np.maximum(unit + length - np.int32(1), np.int32(1 - FP32.bias))
-    places = exponent - np.int32(kept_bits) - unit
-    kept = magnitude >> np.minimum(np.maximum(places, np.int32(0)), np.int32(62)).astype(np.int64)
-    kept = kept << np.minimum(np.maximum(-places, np.int32(0)), np.int32(kept_bits)).astype(np.int64)
+    """float32 bits of total * 2**unit (i64 below 2**32, i32), cut to `kept_bits` fraction bits of its significand."""
+    magnitude = abs(total).astype(np.uint32)
+    # the conversion is exact and normal: it finds the leading one, which goes to bit 23
+    length = (magnitude.astype(np.float64).view(np.uint64) >> np.uint64(52)).astype(np.int32) - np.int32(1022)
+    kept = (magnitude << (np.int32(32) - length).view(np.uint32)) >> np.uint32(8)
+    field = unit + length + np.int32(FP32.bias - 2)  # one less than the result's; below 0 it is subnormal
+    kept = kept >> np.minimum(np.maximum(-field, np.int32(0)), np.int32(31)).view(np.uint32)
+    kept = kept >> np.uint32(23 - kept_bits) << np.uint32(23 - kept_bits)
     # the leading one of a normal result adds one to the field
-    field = np.minimum(exponent + np.int32(FP32.bias - 1), np.int32(254)).astype(np.uint32)
-    bits = (field << np.uint32(23)) + (kept.astype(np.uint32) << np.uint32(23 - kept_bits))
-    bits = np.minimum(bits, OVERFLOW) | np.where(total < np.int64(0), SIGN, np.uint32(0))
-    return np.where(kept == np.int64(0), ZERO, bits)
+    field = np.minimum(np.maximum(field, np.int32(0)), np.int32(254)).view(np.uint32)
+    sign = (total < np.int64(0)).astype(np.uint32) << np.uint32(31)
+    return (np.minimum((field << np.uint32(23)) + kept, OVERFLOW) | sign) * (kept != ZERO)
 
 
-def _with_specials(out: Array, a: Operand, b: Operand, c: Array) -> Array:
-    """Put NaN and Inf where a term is one: NaN, Inf times zero and Inf minus Inf give NaN."""
-    zero = np.zeros((1, 1), np.int32, like=c)
-    left = (zero if a.kinds is None else a.kinds)[..., :, None]
-    right = (zero if b.kinds is None else b.kinds)[..., None, :]
-    products = a.significands[..., :, None] * b.significands[..., None, :]
+def _special(product: Array, left: Array | None, right: Array | None) -> tuple[Array, Array, Array]:
+    """Where a sum of products is NaN, +Inf and -Inf: NaN and Inf times zero give NaN. left, right: kinds of factors."""
+    zero = np.zeros((1, 1), np.int32, like=product)
+    left = (zero if left is None else left)[..., :, None]
+    right = (zero if right is None else right)[..., None, :]
     infinite = (left == np.int32(_INFINITE)) | (right == np.int32(_INFINITE))
-    nan = (left == np.int32(_NAN)) | (right == np.int32(_NAN)) | (infinite & (products == np.int32(0)))
-    plus, minus = infinite & (products > np.int32(0)), infinite & (products < np.int32(0))
-    is_nan = nan.any(axis=0) | ((c & ~SIGN) > INF)
-    is_plus = plus.any(axis=0) | (c == INF)
-    is_minus = minus.any(axis=0) | (c == (INF | SIGN))
+    nan = (left == np.int32(_NAN)) | (right == np.int32(_NAN)) | (infinite & (product == np.int32(0)))
+    plus, minus = infinite & (product > np.int32(0)), infinite & (product < np.int32(0))
+    return nan.any(axis=0), plus.any(axis=0), minus.any(axis=0)
+
+
+def _with_specials(out: Array, special: tuple[Array, Array, Array] | None, c: Array) -> Array:
+    """Put NaN and Inf where a term is one; Inf minus Inf gives NaN."""
+    is_nan, is_plus, is_minus = (c & ~SIGN) > INF, c == INF, c == (INF | SIGN)
+    if special is not None:
+        is_nan, is_plus, is_minus = (x | y for x, y in zip((is_nan, is_plus, is_minus), special, strict=True))
     out = np.where(is_plus, INF, np.where(is_minus, INF | SIGN, out))
     return np.where(is_nan | (is_plus & is_minus), NAN, out)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .additions import add, subtract
 from .arguments import require_flag
 from .arrays import Array, require_array
 from .division import divide
 from .errors import ArgumentError, DtypeError, ShapeError, shown
-from .softfloat import INF, SIGN, multiply
+from .softfloat import INF, SIGN, add, multiply, subtract
 from .square_roots import square_root
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)

@@ -111,8 +111,10 @@ def input_classes(case: Case) -> np.ndarray | None:
         return None
     rows, last = block_shape(geometry, case)
     if "x" in case.inputs:
-        magnitude = float32_bits(np.ascontiguousarray(case.inputs["x"])) & np.uint32(0x7FFFFFFF)
-        return classify(_reduce(magnitude, rows, last))
+        x = np.ascontiguousarray(case.inputs["x"])
+        own = x.view(f"u{x.itemsize}")  # magnitudes are in order in every format, and NaN is the largest
+        amax = _reduce(own & own.dtype.type((1 << (8 * x.itemsize - 1)) - 1), rows, last)
+        return classify(float32_bits(amax.view(x.dtype)))
     codes, scales = case.inputs["codes"], case.inputs["scales"]
     code = _reduce(codes & np.uint8(0x7F), rows, last)
     wide = np.repeat(scales, TILE // last, axis=1)[:, : code.shape[1]]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import refnum
-from refnum.additions import add, subtract
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.commands.matrix import inputs
@@ -16,7 +15,7 @@ from refnum.conformance.commands.matrix.cells import one_nan
 from refnum.conformance.subjects.peers import foreign, released_steps
 from refnum.division import divide
 from refnum.errors import UnsupportedError
-from refnum.softfloat import SIGN, multiply, multiply_add
+from refnum.softfloat import SIGN, add, multiply, multiply_add, subtract
 from refnum.updates import above, clipped
 
 torch = pytest.importorskip("torch")

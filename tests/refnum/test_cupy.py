@@ -11,7 +11,7 @@ import pytest
 from test_dispatch import CALLS
 
 import refnum
-from refnum import additions, layouts, payload, philox, softfloat, swiglu
+from refnum import layouts, payload, philox, softfloat, swiglu
 
 cupy = pytest.importorskip("cupy")
 
@@ -73,7 +73,7 @@ NORMAL = RNG.integers(1, 255, (130, 5)).astype(np.uint8)
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(softfloat, "multiply"), (softfloat, "add"), (softfloat, "subtract"), (additions, "add"), (additions, "subtract")],
+    [(softfloat, "multiply"), (softfloat, "add"), (softfloat, "subtract")],
 )
 def test_arithmetic(module: types.ModuleType, name: str) -> None:
     operation = getattr(module, name)

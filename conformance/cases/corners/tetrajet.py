@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from refnum.formats import FP32, Format
 
 from ..draw.bits import as_float, word
 from ..recipes.distributions import target_of
+from .arrange import rotate
 from .floats import quantizer_blocks
 
 Corner = tuple[str, dict[str, np.ndarray]]
@@ -49,6 +51,7 @@ def nudged(values: np.ndarray, fmt: Format) -> np.ndarray:
     return np.clip(values[:, None] // ulp * ulp + np.array([0, ulp, -ulp]), 0, 0x7F7FFFFF // ulp * ulp)
 
 
+@functools.cache
 def edge_blocks(fmt: Format) -> np.ndarray:
     """Blocks whose maximum lies at a step of a rule at every scale, or one ulp beside; the others lie near ties."""
     k = np.arange(-131, 126, dtype=np.int64) * UNIT
@@ -62,9 +65,11 @@ def edge_blocks(fmt: Format) -> np.ndarray:
     blocks[:, :, 1:22] = np.minimum(others[:, None, :], near[:, :, None])
     blocks[:, :, 22:29] = blocks[:, :, 1:22:3]
     rows = blocks.reshape(-1, 32)
-    turned = np.stack([np.roll(row, number % 32) for number, row in enumerate(rows)])
+    turned = rotate(rows, np.arange(len(rows)) % 32)
     sign = (np.arange(turned.size).reshape(turned.shape) % 3 == 1) << 31
-    return narrowed((turned | sign).astype(np.uint32), fmt)
+    blocks = narrowed((turned | sign).astype(np.uint32), fmt)
+    blocks.flags.writeable = False  # kept for the next variants
+    return blocks
 
 
 def least_blocks(fmt: Format) -> np.ndarray:

@@ -126,12 +126,14 @@ def arrangement(count: int, width: int) -> np.ndarray:
 
     -2 marks the pin, whose lane moves from block to block; -1 marks a filler; the rest are 0..count-1.
     """
-    blocks = -(-count // (width - 1))
-    index = np.full((blocks, width - 1), -1, np.int64)
-    index.reshape(-1)[:count] = np.arange(count)
-    pinned = np.concatenate([np.full((blocks, 1), -2, np.int64), index], axis=1)
-    lane = (np.arange(blocks) + np.arange(blocks) // width) % width
-    return np.take_along_axis(pinned, (np.arange(width)[None, :] - lane[:, None]) % width, axis=1)
+    block = np.arange(-(-count // (width - 1)))
+    lane = (block + block // width) % width
+    behind = np.arange(width) - lane[:, None]  # the pin, in cyclic order
+    behind += width * (behind < 0)
+    index = behind + (block * (width - 1) - 1)[:, None]
+    index[index >= count] = -1
+    index[block, lane] = -2
+    return index
 
 
 def in_rows(blocks: np.ndarray, columns: int, filler: int = 0) -> np.ndarray:

@@ -170,8 +170,10 @@ class Space:
         magnitude = (index >> 1).astype(np.uint32)
         if self.fmt is FP32:
             magnitude = magnitude << np.uint32(16) | np.uint32(low)
-        bits = magnitude | np.where(index & 1, np.uint32(self.fmt.sign_mask), np.uint32(0))
-        return np.where(index == -2, np.uint32(top), np.where(index == -1, np.uint32(0), bits)).astype(word(self.fmt))
+        bits = magnitude | (index & 1).astype(np.uint32) * np.uint32(self.fmt.sign_mask)
+        bits[index == -2] = top
+        bits[index == -1] = 0
+        return bits.astype(word(self.fmt))
 
     def _pairs_chunk(self, parts: list[tuple[np.ndarray, np.ndarray, int]]) -> Chunk:
         held = list(parts)

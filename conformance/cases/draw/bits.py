@@ -94,7 +94,7 @@ def signed(fmt: Format, pattern: Array, negative: Array) -> Array:
     """Put signs on patterns; returns unsigned integers of the format's own width."""
     if device.serves(pattern):
         return device.signed(fmt, pattern, negative)
-    return (pattern | np.where(negative, np.uint32(fmt.sign_mask), np.uint32(0))).astype(word(fmt))
+    return (pattern | np.uint32(fmt.sign_mask) * negative).astype(word(fmt))
 
 
 def high_product(word: Array, bound: Array) -> Array:

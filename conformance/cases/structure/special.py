@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from refnum.formats import FP32, Format, get_format
+from refnum.softfloat import choose
 
 from ..draw.bits import float_bits
 from ..operation import OPERATIONS
@@ -103,7 +104,7 @@ def _written(array: np.ndarray, table: np.ndarray, seed: int) -> np.ndarray:
 def _below(words: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Return words modulo a count of classes: all, or those without Inf and NaN; division by a constant is fast."""
     least, most = np.uint32(CLASSES - 2), np.uint32(CLASSES)
-    return np.where(count == most, words - words // most * most, words - words // least * least)
+    return words - choose(count == most, words // most * most, words // least * least)
 
 
 def _scales(array: np.ndarray, seed: int) -> np.ndarray:

@@ -47,7 +47,7 @@ def texture(rows: np.ndarray, columns: np.ndarray, seed: int) -> np.ndarray:
     """Return i32 [rows, columns] in 0..12 of block indices; blocks beside, above and across always differ."""
     down, across = ((step % PERIOD).astype(np.int32) for step in (3 * rows + seed, 7 * columns))
     total = down[:, None] + across[None, :]
-    return np.where(total < PERIOD, total, total - np.int32(PERIOD))
+    return total - np.int32(PERIOD) * (total >= PERIOD)
 
 
 def floats(fmt: Format, shape: tuple[int, int], seed: int, block: tuple[int, int] = (1, 32)) -> np.ndarray:
