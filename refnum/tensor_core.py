@@ -222,8 +222,8 @@ class Terms(NamedTuple):
     def of(self, number: int) -> Terms:
         """Return those of one of several steps."""
         special = self.special and tuple(x[number] for x in self.special)
-        return Terms(self.magnitude[:, number], self.minus[:, number], self.exponent[:, number], self.top[number],
-                     special)  # type: ignore[arg-type]  # fmt: skip
+        magnitude, minus, exponent = (x[:, number] for x in (self.magnitude, self.minus, self.exponent))
+        return Terms(magnitude, minus, exponent, self.top[number], special)
 
 
 def terms_of(facts: Instruction, a: Operand, b: Operand) -> Terms:
