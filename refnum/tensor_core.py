@@ -45,11 +45,13 @@ INSTRUCTIONS: dict[str, Instruction] = {
 NAN = np.uint32(0x7FFFFFFF)  # every NaN result, whatever the payload or the sign of its cause
 OVERFLOW = INF  # the magnitude of a result of 2**128 or more, whose bits are otherwise cut off
 ZERO_EXPONENT = -133  # the exponent that a zero term has when the largest is sought
-ZERO = np.uint32(0)  # a sum that is zero or whose bits are all cut off, whatever the signs
+# a sum that is zero or whose bits are all cut off is +0, whatever the signs
 
 _ABSENT = -(1 << 14)
 """Exponent that stands for a zero term: below any other, also when two are added."""
 _FINITE, _INFINITE, _NAN = 0, 1, 2
+_NORMAL = np.int64(1 << 23)
+"""Bits of the least normal float32."""
 _HOST_PASS, _DEVICE_PASS = 1 << 17, 1 << 25
 """Products that a pass works on at once: its temporaries stay in a host's cache, or in a device's memory."""
 
@@ -222,8 +224,8 @@ class Terms(NamedTuple):
     def of(self, number: int) -> Terms:
         """Return those of one of several steps."""
         special = self.special and tuple(x[number] for x in self.special)
-        return Terms(self.magnitude[:, number], self.minus[:, number], self.exponent[:, number], self.top[number],
-                     special)  # type: ignore[arg-type]  # fmt: skip
+        magnitude, minus, exponent = (x[:, number] for x in (self.magnitude, self.minus, self.exponent))
+        return Terms(magnitude, minus, exponent, self.top[number], special)
 
 
 def terms_of(facts: Instruction, a: Operand, b: Operand) -> Terms:
@@ -285,18 +287,18 @@ def _cut(signed: Array, lift: int, places: Array) -> Array:
 
 
 def _result(total: Array, unit: Array, kept_bits: int) -> Array:
-    """float32 bits of total * 2**unit (i64 below 2**32, i32), cut to `kept_bits` fraction bits of its significand."""
-    magnitude = abs(total).astype(np.uint32)
-    # the conversion is exact and normal: it finds the leading one, which goes to bit 23
-    length = (magnitude.astype(np.float64).view(np.uint64) >> np.uint64(52)).astype(np.int32) - np.int32(1022)
-    kept = (magnitude << (np.int32(32) - length).view(np.uint32)) >> np.uint32(8)
-    field = unit + length + np.int32(FP32.bias - 2)  # one less than the result's; below 0 it is subnormal
-    kept = kept >> np.minimum(np.maximum(-field, np.int32(0)), np.int32(31)).view(np.uint32)
-    kept = kept >> np.uint32(23 - kept_bits) << np.uint32(23 - kept_bits)
-    # the leading one of a normal result adds one to the field
-    field = np.minimum(np.maximum(field, np.int32(0)), np.int32(254)).view(np.uint32)
-    sign = (total < np.int64(0)).astype(np.uint32) << np.uint32(31)
-    return (np.minimum((field << np.uint32(23)) + kept, OVERFLOW) | sign) * (kept != ZERO)
+    """float32 bits of total * 2**unit (i64 below 2**53, i32), cut to `kept_bits` fraction bits of its significand."""
+    # the conversion is exact and normal: its bits are those of the result but for the bias and `unit`
+    wide = total.astype(np.float64).view(np.int64)
+    cut = (wide & np.int64((1 << 63) - (1 << (52 - kept_bits)))) >> np.int64(29)
+    bits = cut + ((unit + np.int32(FP32.bias - 1023)).astype(np.int64) << np.int64(23))
+    sign = (wide >> np.int64(32)) & np.int64(SIGN)
+    if bool((bits < _NORMAL).any()):
+        places = np.minimum(np.maximum(np.int64(1) - (bits >> np.int64(23)), np.int64(0)), np.int64(31))
+        low = ((cut & (_NORMAL - np.int64(1))) | _NORMAL) >> places & np.int64(-1 << (23 - kept_bits))
+        bits = np.where(bits < _NORMAL, low, bits)
+        sign = sign * (bits != np.int64(0))
+    return (np.minimum(bits, np.int64(OVERFLOW)) | sign).astype(np.uint32)
 
 
 def _special(product: Array, left: Array | None, right: Array | None) -> tuple[Array, Array, Array]:
