@@ -31,7 +31,7 @@ KERNEL_FLAGS = (
     "-fsanitize=thread,alignment,bounds,shift-exponent",
 )  # fmt: skip
 LINK_FLAGS = ("-shared", "-nostartfiles", "-Wl,-Bsymbolic", "-Wl,-z,now")
-UNITS = ("engine", "memory")
+UNITS = ("engine", "memory", "tensor")
 HEADER = "cuda.hpp"
 """What every kernel is compiled with: CUDA's types and functions as the emulated machine has them."""
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
