@@ -29,6 +29,7 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 50)  # a twentieth of the time of tests that make many small objects
         gc.enable()
 
 
