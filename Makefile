@@ -34,7 +34,7 @@ specification: $(VENV)/.dev ## the specification as one file and as a PDF
 	$(BIN)/python docs/_ext/specification_pdf.py
 
 vectors: $(VENV)/.dev ## regenerate the test vectors and compare
-	$(BIN)/refnum vectors verify
+	$(BIN)/refnum vectors verify $(VERIFY)
 
 torch: $(VENV)/.dev ## add the CPU build of torch to the environment: its dtypes become a subject
 	$(PIP) install torch==2.13.0

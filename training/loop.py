@@ -189,7 +189,7 @@ def train(given: tuple[Run, bool]) -> None:
 def make_deterministic(device: str) -> None:
     """Make torch take deterministic kernels only; on processors with one thread, whose sums have one order."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, which imports a compiler besides
     torch._C._set_deterministic_fill_uninitialized_memory(False)
     if device == "cpu":
         torch.set_num_threads(1)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.optim.adamw import adamw
 
 from .collective import in_order
 from .dispatch import Ranks
@@ -18,7 +19,8 @@ from .model import ByteModel
 from .stable_spam import StableSpam
 
 Tensor = torch.Tensor
-BETAS, DECAY = (0.9, 0.95), 0.1
+BETAS, DECAY, EPS = (0.9, 0.95), 0.1, 1e-8
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 class Optimiser:
@@ -48,12 +50,9 @@ class Optimiser:
         self.parameters = [*self.shared, *self.owned]
         self.masters = [one.detach().float().clone() for one in self.parameters]
         self.gradients = [torch.empty_like(one) for one in self.masters]
-        decay = [one for one in self.masters if one.dim() > 1]
-        plain = [one for one in self.masters if one.dim() == 1]
-        groups: list[dict[str, Any]] = [{"params": decay}, {"params": plain, "weight_decay": 0.0}]
-        self.adam = torch.optim.AdamW(groups, lr=rate, betas=BETAS, weight_decay=DECAY, foreach=True)
-        decays = [DECAY if one.dim() > 1 else 0.0 for one in self.masters]
-        self.stable = StableSpam(self.masters, decays, BETAS) if rule == "stable-spam" else None
+        self.decays = [DECAY if one.dim() > 1 else 0.0 for one in self.masters]
+        self.moments: list[dict[str, Tensor]] = []  # none before the first step
+        self.stable = StableSpam(self.masters, self.decays, BETAS) if rule == "stable-spam" else None
 
     def step(self, number: int) -> tuple[float, float]:
         """Take a step with the parameters' gradients, and clear them.
@@ -83,12 +82,16 @@ class Optimiser:
     def _adam_step(self, grads: list[Tensor], norm: float, rate: float) -> None:
         scale = min(1.0, self.clip / norm) if norm > 0 and math.isfinite(norm) else 1.0
         torch._foreach_mul_(grads, scale)
-        for master, grad in zip(self.masters, grads, strict=True):
-            master.grad = grad
-        for group in self.adam.param_groups:
-            group["lr"] = rate
-        self.adam.step()
-        self.adam.zero_grad()
+        self.moments = self.moments or [_fresh(one) for one in self.masters]
+        for decay in (DECAY, 0.0):
+            some = [at for at, own in enumerate(self.decays) if own == decay]
+            averages, squares, steps = ([self.moments[at][name] for at in some] for name in MOMENTS)
+            with torch.no_grad():  # torch.optim.AdamW, which imports a compiler besides, calls the same
+                adamw(
+                    [self.masters[at] for at in some], [grads[at] for at in some], averages, squares, [], steps,
+                    foreach=True, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], lr=rate, weight_decay=decay, eps=EPS,
+                    maximize=False,
+                )  # fmt: skip
 
     def scheduled(self, number: int) -> float:
         """Return the learning rate of a step."""
@@ -109,19 +112,18 @@ class Optimiser:
         found = {}
         for at, master in enumerate(self.masters):
             found[f"{at}.master"] = master
-            state = self.adam.state.get(master) or _fresh(master)
-            found |= {f"{at}.{name}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
+            state = self.moments[at] if self.moments else _fresh(master)
+            found |= {f"{at}.{name}": state[name] for name in MOMENTS}
         return found | ({} if self.stable is None else self.stable.tensors())
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Continue from what `tensors` gave."""
         for at, master in enumerate(self.masters):
             master.copy_(tensors[f"{at}.master"])
-            place = {"step": torch.device("cpu")}
-            names = ("step", "exp_avg", "exp_avg_sq")
-            self.adam.state[master] = {
-                name: tensors[f"{at}.{name}"].to(place.get(name, master.device)) for name in names
-            }
+        self.moments = [
+            {name: tensors[f"{at}.{name}"].to("cpu" if name == "step" else master.device) for name in MOMENTS}
+            for at, master in enumerate(self.masters)
+        ]
         if self.stable is not None:
             self.stable.load(tensors)
         self.publish()

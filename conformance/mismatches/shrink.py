@@ -209,11 +209,10 @@ class Lanes(Shrinker):
         for name in [name for name in search.best.inputs if name in ELEMENTS]:
             run = crop.patterns(search.best, name).size
             while run and not search.spent:
-                for start in range(0, crop.patterns(search.best, name).size, run):
+                for start in np.unique(np.flatnonzero(crop.patterns(search.best, name)) // run) * run:
                     flat = crop.patterns(search.best, name)
-                    if flat[start : start + run].any():
-                        flat[start : start + run] = 0
-                        yield crop.with_patterns(search.best, name, flat)
+                    flat[start : start + run] = 0
+                    yield crop.with_patterns(search.best, name, flat)
                 run //= 2
 
 

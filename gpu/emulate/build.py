@@ -25,13 +25,13 @@ from .source import CompileError, rewritten
 
 MACHINE = Path(__file__).resolve().parent
 COMMON = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-U_FORTIFY_SOURCE", "-fno-exceptions")
-MACHINE_FLAGS = ("-O2", "-fno-rtti", "-fno-stack-protector")
+MACHINE_FLAGS = ("-O3", "-fno-rtti", "-fno-stack-protector")
 KERNEL_FLAGS = (
     "-O1", "-w", "-fno-strict-aliasing", "-fwrapv", "-ftrivial-auto-var-init=pattern", "-fno-stack-protector",
     "-fsanitize=thread,alignment,bounds,shift-exponent",
 )  # fmt: skip
 LINK_FLAGS = ("-shared", "-nostartfiles", "-Wl,-Bsymbolic", "-Wl,-z,now")
-UNITS = ("engine", "memory")
+UNITS = ("engine", "memory", "tensor")
 HEADER = "cuda.hpp"
 """What every kernel is compiled with: CUDA's types and functions as the emulated machine has them."""
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

@@ -27,15 +27,21 @@ struct Fiber {
     jmp_buf jump;
     char* stack;
     bool started;
-    State state;
-    Meeting kind;
-    uint32_t mask, parity;
+    uint32_t parity;
     uintptr_t object;
-    uint64_t value;
-    Seen* seen;
+};
+
+// The lanes of a warp that wait in a warp-wide operation: each one's kind and mask, what it gave, where it looks.
+struct Warp {
+    uint32_t waiting;
+    uint64_t meeting[LANES];
+    Seen values;
+    Seen* seen[LANES];
 };
 
 ENGINE_STATE Fiber* fibers;
+ENGINE_STATE State states[MOST];
+ENGINE_STATE Warp warps[MOST / LANES];
 ENGINE_STATE jmp_buf home, bail;
 ENGINE_STATE const Launch* launch;
 ENGINE_STATE uint32_t current, threads, barrier_sum, barrier_result, waiting, thread_order[MOST];
@@ -64,7 +70,7 @@ void pause() {
 void body() {
     for (;;) {
         launch->entry(launch->arguments);
-        fibers[current].state = State::DONE;
+        states[current] = State::DONE;
         pause();
     }
 }
@@ -85,8 +91,8 @@ void resume(uint32_t number) {
     setcontext(&fiber.first);
 }
 
-const char* waits_for(const Fiber& fiber) {
-    switch (fiber.state) {
+const char* waits_for(State state) {
+    switch (state) {
         case State::IN_WARP: return "in a warp-wide operation";
         case State::AT_BARRIER: return "at __syncthreads";
         case State::AT_OBJECT: return "at an mbarrier";
@@ -99,7 +105,7 @@ const char* waits_for(const Fiber& fiber) {
 void fail_stuck() {
     uint32_t count[5] = {}, example[5] = {};
     for (uint32_t i = 0; i < threads; ++i) {
-        const auto state = (uint32_t)fibers[i].state;
+        const auto state = (uint32_t)states[i];
         if (count[state]++ == 0) example[state] = i;
     }
     char text[400] = "";
@@ -108,21 +114,22 @@ void fail_stuck() {
         if (!count[state]) continue;
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%u of %u threads, the first %u: %s",
                                  used ? "; " : "", count[state], threads, example[state],
-                                 waits_for(fibers[example[state]]));
+                                 waits_for((State)state));
     }
     fail("barrier that not all threads reach: %s", text);
 }
 
 void run_block() {
-    for (uint32_t i = 0; i < threads; ++i) fibers[i].state = State::READY;
+    for (uint32_t i = 0; i < threads; ++i) states[i] = State::READY;
+    for (Warp& warp : warps) warp.waiting = 0;
     barrier_sum = waiting = 0;
     for (;;) {
         permute(thread_order, threads);
         bool ran = false, left = false;
         for (uint32_t i = 0; i < threads; ++i) {
-            const Fiber& fiber = fibers[thread_order[i]];
-            if (fiber.state == State::READY) resume(thread_order[i]), ran = true;
-            left = left || fiber.state != State::DONE;
+            const State& state = states[thread_order[i]];
+            if (state == State::READY) resume(thread_order[i]), ran = true;
+            left = left || state != State::DONE;
         }
         if (!left) return;
         if (!ran) fail_stuck();
@@ -158,41 +165,41 @@ uint32_t lane() { return current % LANES; }
 void meet(Meeting kind, uint32_t mask, uint64_t value, Seen& seen, bool orders) {
     const uint32_t first = current - current % LANES, here = threads - first;
     if (here < LANES) mask &= (1u << here) - 1;  // lanes that no thread has
-    Fiber& self = fibers[current];
-    if (!(mask >> (current % LANES) & 1)) fail("warp-wide operation whose mask %#x lacks the calling lane", mask);
-    self.state = State::IN_WARP, self.kind = kind, self.mask = mask, self.value = value, self.seen = &seen;
-    bool all = true;
-    for (uint32_t i = 0; i < LANES; ++i) {
-        if (!(mask >> i & 1)) continue;
-        const Fiber& other = fibers[first + i];
-        if (other.state != State::IN_WARP) {
-            all = false;
-        } else if (other.kind != kind || other.mask != mask) {
+    if (!(mask >> lane() & 1)) fail("warp-wide operation whose mask %#x lacks the calling lane", mask);
+    Warp& warp = warps[current / LANES];
+    const uint64_t meeting = (uint64_t)kind << 32 | mask;
+    states[current] = State::IN_WARP, warp.waiting |= 1u << lane();
+    warp.meeting[lane()] = meeting, warp.values[lane()] = value, warp.seen[lane()] = &seen;
+    for (uint32_t left = warp.waiting & mask; left; left &= left - 1) {
+        const auto i = (uint32_t)__builtin_ctz(left);
+        if (warp.meeting[i] != meeting) {
             fail("warp-wide operations do not match: lane %u is in another one, or under the mask %#x beside %#x", i,
-                 other.mask, mask);
+                 (uint32_t)warp.meeting[i], mask);
         }
     }
-    if (!all) {
+    if ((warp.waiting & mask) != mask) {
         pause();
         return;
     }
-    for (uint32_t i = 0; i < LANES; ++i) {
-        if (!(mask >> i & 1)) continue;
-        Fiber& other = fibers[first + i];
-        other.state = State::READY;
-        for (uint32_t j = 0; j < LANES; ++j) (*other.seen)[j] = mask >> j & 1 ? fibers[first + j].value : POISON_WORD;
+    Seen all;
+    for (uint32_t i = 0; i < LANES; ++i) all[i] = mask >> i & 1 ? warp.values[i] : POISON_WORD;
+    for (uint32_t left = mask; left; left &= left - 1) {
+        const auto i = (uint32_t)__builtin_ctz(left);
+        memcpy(*warp.seen[i], all, sizeof all);
+        states[first + i] = State::READY;
     }
+    warp.waiting &= ~mask;
     if (orders) memory.order_warp(first / LANES);
 }
 
 uint32_t barrier(uint32_t value) {
-    fibers[current].state = State::AT_BARRIER;
+    states[current] = State::AT_BARRIER;
     barrier_sum += value;
     if (++waiting < threads) {
         pause();
         return barrier_result;
     }
-    for (uint32_t i = 0; i < threads; ++i) fibers[i].state = State::READY;
+    for (uint32_t i = 0; i < threads; ++i) states[i] = State::READY;
     barrier_result = barrier_sum;
     waiting = barrier_sum = 0;
     memory.order_block();
@@ -204,15 +211,15 @@ void barrier_init(uintptr_t object, uint32_t arrivals) { memory.init(object, arr
 void barrier_arrive(uintptr_t object, uint32_t bytes) {
     memory.arrive(object, bytes);
     for (uint32_t i = 0; i < threads; ++i) {
-        Fiber& fiber = fibers[i];
-        if (fiber.state == State::AT_OBJECT && memory.passed(fiber.object, fiber.parity)) fiber.state = State::READY;
+        const Fiber& fiber = fibers[i];
+        if (states[i] == State::AT_OBJECT && memory.passed(fiber.object, fiber.parity)) states[i] = State::READY;
     }
 }
 
 void barrier_wait(uintptr_t object, uint32_t parity) {
     while (!memory.passed(object, parity)) {
-        Fiber& self = fibers[current];
-        self.state = State::AT_OBJECT, self.object = object, self.parity = parity;
+        states[current] = State::AT_OBJECT;
+        fibers[current].object = object, fibers[current].parity = parity;
         pause();
     }
 }

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from typer.testing import CliRunner
+from warm_commands import Warm
 
 from refnum.conformance.cli import app
 from refnum.conformance.subjects.loading import discover
@@ -58,6 +59,10 @@ def apart(module, *words, folder, timeout=120.0, **settings):
     )
 
 
-def command(*words, folder, **more):
-    """Run a command line of `refnum` as a process of its own in a folder: (status, output, error output)."""
-    return apart("refnum.conformance.cli", *words, folder=folder, **more)
+WARM = Warm()
+
+
+def command(*words, folder, timeout=120.0, **settings):
+    """Run a command line of `refnum` in a process of its own in a folder: (status, output, error output)."""
+    path = os.pathsep.join(path for path in sys.path if path)
+    return WARM.run(list(map(str, words)), folder, timeout, {**os.environ, "PYTHONPATH": path, **settings})

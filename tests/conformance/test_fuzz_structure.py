@@ -67,6 +67,8 @@ def matmul_bf16(a, b, order="chain", out="float32", splits=None):
     return refnum.matmul_bf16(a, b, order, out, splits)
 """, ""),
 }  # fmt: skip
+SOON = {"mxfp4_columns", "matmul_bf16"}
+"""Whose cases are dear, and which are wrong on one in thirty."""
 
 
 @pytest.mark.parametrize("operation", sorted(GROUPED))
@@ -96,7 +98,8 @@ def test_a_campaign_finds_it_and_its_replay_file_is_red(tmp_path, monkeypatch, w
     path = tmp_path / "kernel.py"
     path.write_text(HEAD + source)
     monkeypatch.setattr(budget, "strata", lambda target: (STRUCTURE,))
-    _, db = campaign(tmp_path / "camp", str(path), 400, cases=25, round_shards=4, timeout=5.0)
+    limit = 100 if operation in SOON else 400
+    _, db = campaign(tmp_path / "camp", str(path), limit, cases=25, round_shards=4, timeout=5.0)
     found = [one for one in Watcher(db).findings() if one["replay"]]
     assert found
     assert {one["outcome"] for one in found} == {"mismatch"}

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from warm_commands import Warm
+
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(
     r"<!-- runnable(?:: exit (?P<exit>\d+))?(?:: needs (?P<needs>\w+))?(?P<slow>, slow)?"
@@ -56,6 +58,7 @@ def blocks(text):
     return found
 
 
+WARM = Warm()
 _checked = {}
 """What checks of the examples printed, by their options: several pages show parts of one run."""
 
@@ -78,6 +81,9 @@ def _run(command):
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
     environment.pop("COLUMNS", None)  # pages show tables whole
+    if command.startswith("refnum ") and not set(command) & set("|&;<>$*'\"\\"):
+        done = WARM.run(command.split()[1:], ROOT, 900, environment)
+        return done.returncode, done.stdout, done.stderr
     done = subprocess.run(command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
     return done.returncode, done.stdout, done.stderr
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import multiprocessing
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,12 @@ def step(case: Case, rank: int, witness: Any = None) -> dict[str, Any]:
     return {**layer.record, **{name: one.detach() for name, one in found.items()}, "dw2": layer.w2.grad}
 
 
+def start(work: Callable[..., None], given: tuple[Any, ...]) -> None:
+    """Run `work(rank, *given)` on two ranks: forks of one process for all tests, which has imported torch."""
+    multiprocessing.set_forkserver_preload(["refnum.training.layer", "torch.distributed"])
+    torch.multiprocessing.start_processes(work, given, nprocs=2, start_method="forkserver")
+
+
 def worker(rank: int, folder: str, cases: dict[str, Case]) -> None:
     """Run a rank's steps in a process of its own, and write what it found."""
     torch.set_num_threads(1)
@@ -72,7 +80,7 @@ def worker(rank: int, folder: str, cases: dict[str, Case]) -> None:
 
 def run_together(cases: dict[str, Case], folder: Path) -> dict[str, list[dict[str, Any]]]:
     """Return what both ranks found in each case."""
-    torch.multiprocessing.spawn(worker, (str(folder), cases), nprocs=2)
+    start(worker, (str(folder), cases))
     return {name: [torch.load(folder / f"{name}.{rank}.pt", weights_only=True) for rank in range(2)] for name in cases}
 
 

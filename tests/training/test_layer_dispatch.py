@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing
+from layer_ranks import start
 
 from refnum.errors import RefnumError
 from refnum.training.dispatch import RankError, Ranks, make_route
@@ -50,7 +50,7 @@ def late(rank: int, folder: str, gone: bool) -> None:
 
 @pytest.mark.parametrize("gone", [False, True], ids=["late", "gone"])
 def test_a_rank_that_does_not_come_is_told_in_time(gone, tmp_path):
-    torch.multiprocessing.spawn(late, (str(tmp_path), gone), nprocs=2)
+    start(late, (str(tmp_path), gone))
     seconds, _, words = (tmp_path / "told").read_text().partition(" ")
     assert float(seconds) < 4
     assert words.startswith("rank 0 of 2 waited up to 1 s") and "start all ranks again" in words
@@ -75,7 +75,7 @@ def witnessed(rank: int, folder: str) -> None:
 
 
 def test_a_witness_of_two_ranks_follows_steps_of_both(tmp_path):
-    torch.multiprocessing.spawn(witnessed, (str(tmp_path),), nprocs=2)
+    start(witnessed, (str(tmp_path),))
     for rank in range(2):
         mismatches, steps, words = (tmp_path / f"told{rank}").read_text().split(" ", 2)
         assert (mismatches, steps) == ("0", "2")

@@ -44,7 +44,7 @@ def torch_as_it_was():
     """Undo what a run in this process asks of torch."""
     threads = torch.get_num_threads()
     yield
-    torch.use_deterministic_algorithms(False)
+    torch.set_deterministic_debug_mode("default")
     torch.set_num_threads(threads)
 
 
