@@ -32,6 +32,12 @@ inline uint64_t bfloat16_bits(float x) {
     return x == x ? (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16 : 0x7FFFu;
 }
 
+// The smaller magnitude of two bfloat16, NaN left out, under the product of their signs.
+inline uint32_t smaller_bfloat16(uint32_t a, uint32_t b) {
+    const uint32_t x = a & 0x7FFF, y = b & 0x7FFF;
+    return (x < y ? x : y) | ((a ^ b) & 0x8000);
+}
+
 // Rounded toward zero: the nearest half, or the one below it in magnitude.
 inline uint64_t half_bits_down(float x) {
     const uint64_t nearest = half_bits(x);

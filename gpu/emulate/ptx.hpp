@@ -215,9 +215,10 @@ struct Step {
             for (int n = 0; n < 2; ++n) all.b[n] = (uint32_t)r.get(o[8 + n]);
             tensor_step(all);
             for (int n = 0; n < 4; ++n) r.set(o[n], all.c[n]);
-        } else if constexpr (i.is("ldmatrix.sync.aligned.m8n8.x4.shared.b16")) {
+        } else if constexpr (i.is("ldmatrix.sync.aligned.m8n8.x4.shared.b16") ||
+                             i.is("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16")) {
             uint32_t words[4];
-            load_matrices(r.get(o[4]), words);
+            load_matrices(r.get(o[4]), words, i.has("trans"));
             for (int n = 0; n < 4; ++n) r.set(o[n], words[n]);
         } else if constexpr (i.is("div.rn.f32")) {
             r.set(o[0], from_float(as_float(a) / as_float(b)));
@@ -249,6 +250,8 @@ struct Step {
             r.set(o[0], half_bits_down(as_float(b)) | half_bits_down(as_float(a)) << 16);
         } else if constexpr (i.is("cvt.rn.satfinite.e4m3x2.f32")) {
             r.set(o[0], e4m3_bits(as_float(b)) | e4m3_bits(as_float(a)) << 8);
+        } else if constexpr (i.is("min.xorsign.abs.bf16x2")) {
+            r.set(o[0], smaller_bfloat16((uint32_t)a, (uint32_t)b) | smaller_bfloat16((uint32_t)a >> 16, (uint32_t)b >> 16) << 16);
         } else if constexpr (i.is("max.NaN.f32")) {
             const float x = as_float(a), y = as_float(b);
             r.set(o[0], x != x || y != y ? 0x7FFFFFFFu : x == y ? a & b : x > y ? a : b);

@@ -31,6 +31,27 @@ KERNEL {
     for (int i = 0; i < 4; ++i) a.out[8 * (row + i / 2 * 8) + 2 * quarter + i % 2] = d[i];
 }
 """
+LOADS = """
+KERNEL {
+    __shared__ __align__(16) uint32_t s[128];
+    const uint32_t t = threadIdx.x;
+    for (int i = 0; i < 4; ++i) s[32 * i + t] = a.x[32 * i + t];
+    __syncwarp();
+    uint32_t w[4];
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(s) + 16 * t;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(at) : "memory");
+    for (int i = 0; i < 4; ++i) a.out[32 * i + t] = w[i];
+}
+"""
+LEAST = """
+KERNEL {
+    uint32_t least;
+    const uint32_t t = threadIdx.x;
+    asm("min.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(least) : "r"(a.x[t]), "r"(a.x[64 + t]));
+    a.out[t] = least;
+}
+"""
 SUMS = """
 KERNEL {
     uint32_t down, up;
@@ -60,6 +81,24 @@ def test_a_step_is_that_of_the_model(binades: int, tmp_path: Path) -> None:
         given = c.view(np.float32).reshape(16, 8)
         want = refnum.tensor_core_step(left, right, given, "mma_bf16", "BF16", "BF16")
         assert np.array_equal(want.view(np.uint32).ravel(), got)
+
+
+def test_matrices_are_transposed_as_they_are_loaded(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).permutation(256).astype(np.uint16)
+    got = launch(tmp_path, LOADS, n=128, threads=32, x=numbers.view(np.uint32), out=np.zeros(128, np.uint32))
+    want = numbers.reshape(4, 8, 8).transpose(0, 2, 1)
+    assert np.array_equal(want.ravel(), got.view(np.uint16))
+
+
+def test_smaller_magnitudes_of_bfloat16(tmp_path: Path) -> None:
+    """Their sign is the product of both signs (PTX ISA, min); NaN is left out."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 1 << 16, 256).astype(np.uint16)
+    x[:4], x[128:132] = [0x8000, 0x0000, 0x7F80, 0x7FC1], [0x0001, 0x8000, 0xFF7F, 0x8001]
+    got = launch(tmp_path, LEAST, n=64, x=x.view(np.uint32), out=np.zeros(128, np.uint32)).view(np.uint16)[:128]
+    a, b = x[:128], x[128:]
+    wanted = [min(int(p) & 0x7FFF, int(q) & 0x7FFF) | (int(p) ^ int(q)) & 0x8000 for p, q in zip(a, b, strict=True)]
+    assert wanted == got.tolist()
 
 
 def test_directed_sums(tmp_path: Path) -> None:
