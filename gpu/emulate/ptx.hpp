@@ -244,6 +244,23 @@ struct Step {
         } else if constexpr (i.is("mul.rn.f16x2")) {
             const uint64_t low = half_bits(half_value(a) * half_value(b));
             r.set(o[0], low | half_bits(half_value(a >> 16) * half_value(b >> 16)) << 16);
+        } else if constexpr (i.is("mul.rn.bf16x2")) {
+            const uint64_t low = bfloat16_bits(bfloat16_value(a & 0xFFFF) * bfloat16_value(b & 0xFFFF));
+            r.set(o[0], low | bfloat16_bits(bfloat16_value(a >> 16) * bfloat16_value(b >> 16)) << 16);
+        } else if constexpr (i.is("fma.rn.f16x2")) {
+            const uint64_t low = half_bits(few_digits_fma(half_value(a), half_value(b), half_value(c)));
+            r.set(o[0], low | half_bits(few_digits_fma(half_value(a >> 16), half_value(b >> 16), half_value(c >> 16))) << 16);
+        } else if constexpr (i.is("fma.rn.bf16x2")) {
+            const auto one = [&](int at) {
+                return bfloat16_bits(few_digits_fma(bfloat16_value(a >> at & 0xFFFF), bfloat16_value(b >> at & 0xFFFF),
+                                                    bfloat16_value(c >> at & 0xFFFF)));
+            };
+            r.set(o[0], one(0) | one(16) << 16);
+        } else if constexpr (i.is("set.ge.u32.bf16x2")) {
+            const auto one = [&](int at) { return bfloat16_value(a >> at & 0xFFFF) >= bfloat16_value(b >> at & 0xFFFF); };
+            r.set(o[0], (one(0) ? 0xFFFFu : 0) | (one(16) ? 0xFFFF0000u : 0));
+        } else if constexpr (i.is("abs.f16x2") || i.is("abs.bf16x2")) {
+            r.set(o[0], a & 0x7FFF7FFF);
         } else if constexpr (i.is("abs.f32")) {
             r.set(o[0], a & 0x7FFFFFFF);
         } else if constexpr (i.is("cvt.rz.f16x2.f32")) {  // the first source goes to the upper half

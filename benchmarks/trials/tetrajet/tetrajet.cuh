@@ -234,16 +234,17 @@ REFNUM_HD LaneScale ordinary_scale(uint32_t bytes) {
 }
 
 // Largest magnitudes of eight columns of some loaded rows, float32 bits; of 16-bit floats patterns of two columns in the
-// lanes of every second word, doubled: a shift drops the upper sign, and the lower one becomes a last bit that decides nothing.
+// lanes of every second word, doubled: that drops the upper sign, and the lower one becomes a last bit that decides nothing. `two`
+// keeps it a product, which costs the integer units nothing.
 template <int kind, int rows, int words>
-REFNUM_HD void largest_of_columns(const uint32_t (&in)[rows][words], uint32_t* most) {
+REFNUM_HD void largest_of_columns(const uint32_t (&in)[rows][words], uint32_t two, uint32_t* most) {
     static_assert(rows % 2 == 0, "rows are taken in pairs");
     REFNUM_UNROLL
     for (int i = 0; i < rows; i += 2) {
         REFNUM_UNROLL
         for (int j = 0; j < 4; ++j) {
             if (kind != FLOAT32) {
-                most[2 * j] = max3_lanes(most[2 * j], in[i][j] << 1, in[i + 1][j] << 1);
+                most[2 * j] = max3_lanes(most[2 * j], in[i][j] * two, in[i + 1][j] * two);
                 continue;
             }
             REFNUM_UNROLL

@@ -98,6 +98,13 @@ __device__ __forceinline__ void tetrajet_rows(const TetrajetArguments& s) {
 
 constexpr int WIDE = 8, WIDE_WORDS = WIDE / 2;  // columns of a thread
 
+// A value that the compiler keeps in its register instead of computing it anew.
+__device__ __forceinline__ uint32_t kept_word(uint32_t x) {
+    uint32_t out;
+    asm volatile("mov.b32 %0, %1;" : "=r"(out) : "r"(x));
+    return out;
+}
+
 // Two lanes of 16-bit floats: their magnitudes times powers of two, their product, and a product and a sum, rounded once.
 template <int kind>
 __device__ __forceinline__ uint32_t multiply_sizes(uint32_t a, uint32_t b) {
@@ -282,6 +289,8 @@ __device__ __forceinline__ void tetrajet_blocks(const TetrajetArguments& s, uint
             uint32_t made[4];
             philox_block(first + (uint64_t)(i + odd) * (apart * (uint64_t)(s.k / PHILOX_BYTES)), s.key, made);
 #pragma unroll
+            for (int j = 0; j < 4; ++j) made[j] = kept_word(made[j]);  // not made for each choice
+#pragma unroll
             for (int j = 0; j < 2; ++j) {
                 beside[i][j] = odd ? made[2 + j] : made[j];
                 beside[i + 1][j] = __shfl_xor_sync(~0u, odd ? made[j] : made[2 + j], 1);
@@ -289,7 +298,7 @@ __device__ __forceinline__ void tetrajet_blocks(const TetrajetArguments& s, uint
         }
     }
     uint32_t most[WIDE] = {}, bytes_of[WIDE_WORDS];
-    largest_of_columns<kind, rows>(in, most);
+    largest_of_columns<kind, rows>(in, blockDim.x / (THREADS / 2), most);  // 2, which the compiler does not know
 #pragma unroll
     for (int d = across; d < 32; d *= 2) {
 #pragma unroll
@@ -337,7 +346,7 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
     uint64_t above = s.across == 1 ? warp : __umul64hi(warp, s.across_inverse);
     if (above * s.across > warp) --above;  // the product is at most one too large
     const uint32_t column = (uint32_t)(warp - above * s.across) * (WIDE * across) + threadIdx.x % across * WIDE;
-    if (aligned && above < s.m / 32) tetrajet_blocks<kind, mode, other, aligned, aligned>(s, above, column);
+    if (aligned && s.m % 32 == 0) tetrajet_blocks<kind, mode, other, aligned, aligned>(s, above, column);
     else tetrajet_blocks<kind, mode, other, aligned, false>(s, above, column);
 }
 
