@@ -110,6 +110,7 @@ __device__ __forceinline__ void get_columns(uint32_t at, uint32_t* w) {
 #ifndef SQUARES
 #define SQUARES 2
 #endif
+constexpr int AHEAD_DOWN = SQUARES;
 constexpr uint32_t SQUARE_BYTES = 2048, SQUARE_VECTORS = SQUARE_BYTES / 16;
 struct Squares {
     uint32_t to, from, base;
@@ -321,7 +322,7 @@ __device__ __forceinline__ void squares_rotated(const RotationArguments& a, cons
 #pragma unroll
     for (int u = 0; u < SQUARES; ++u) start(u);
     uint32_t others = 0;
-#pragma unroll SQUARES
+#pragma unroll AHEAD_DOWN
     for (uint32_t u = 0; u < STEPS_DOWN; ++u) {
         const uint32_t here = u * WARPS + warp;
         if (corner.group + here >= a.per_row) break;
