@@ -1,4 +1,4 @@
-"""Kernels on trial on one GPU: every byte beside the model and the released kernels, and the time by turns beside a copy.
+"""Kernels on trial on one GPU: every byte beside the model and the released kernels, the time in turn beside a copy.
 
     python benchmarks/trials.py --out FILE.json [--only WORD] [--seconds N]
 
@@ -256,7 +256,11 @@ def lines(only: str) -> Iterator[Line]:
                        lambda d=data, a=axis, t=amax, **o: ops.hadamard_quantize_nvfp4(d, axis=a, tensor_amax=t, **o))  # fmt: skip
     rbits = rng.integers(0, 256, (M, K), dtype=np.uint8)
     for kind, given, size in (("BF16", x, 2.53125), ("FP16", half, 2.53125), ("FP32", wide, 4.53125)):
-        for words, how, extra in (("", {}, 0), (", by key", {"philox": (1, 2, 3)}, 0), (", bits given", {"rbits": rbits}, 1)):
+        for words, how, extra in (
+            ("", {}, 0),
+            (", by key", {"philox": (1, 2, 3)}, 0),
+            (", bits given", {"rbits": rbits}, 1),
+        ):
             yield Line(f"{kind} -> TetraJet, columns{words}", f"quantize_tetrajet_down{'_stochastic' * bool(how)}",
                        size + extra, lambda g=given, h=how, **o: ops.quantize_tetrajet(g, 0, **h, **o))  # fmt: skip
     ema = x ^ (rbits & 3)
@@ -303,7 +307,9 @@ def speeds(bench: Bench, only: str) -> dict[str, Any]:
                 print("WRONG", line.label, trial, flush=True)
             trials.append(trial)
         for _ in range(TURNS):
-            copies += _took(lambda: cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, 3, stream))
+            copies += _took(
+                lambda: cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, 3, stream)
+            )
             for trial in trials:
                 bench.use(line.slot, trial)
                 line.times.setdefault(trial, []).extend(_took(lambda line=line, out=out: line.call(out=out)))
@@ -336,7 +342,9 @@ def main() -> None:
         chosen.out.write_text(json.dumps(report, indent=1) + "\n")
         report["bits"] = bits(bench, slots, chosen.seconds)
     chosen.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"{report['device']}: {time.time() - started:.0f} s, wrong: {len(report['wrong'])} + {len(report['bits']['wrong'])}")
+    print(
+        f"{report['device']}: {time.time() - started:.0f} s, wrong: {len(report['wrong'])} + {len(report['bits']['wrong'])}"
+    )
 
 
 if __name__ == "__main__":

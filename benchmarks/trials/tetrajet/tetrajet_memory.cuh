@@ -98,13 +98,6 @@ __device__ __forceinline__ void tetrajet_rows(const TetrajetArguments& s) {
 
 constexpr int WIDE = 8, WIDE_WORDS = WIDE / 2;  // columns of a thread
 
-// A value that the compiler keeps in its register instead of computing it anew.
-__device__ __forceinline__ uint32_t kept_word(uint32_t x) {
-    uint32_t out;
-    asm volatile("mov.b32 %0, %1;" : "=r"(out) : "r"(x));
-    return out;
-}
-
 // Two lanes of 16-bit floats: their magnitudes times powers of two, their product, and a product and a sum, rounded once.
 template <int kind>
 __device__ __forceinline__ uint32_t multiply_sizes(uint32_t a, uint32_t b) {
@@ -264,7 +257,7 @@ __device__ __forceinline__ void tetrajet_blocks(const TetrajetArguments& s, uint
     const offset_t step = apart * a.x_stride, other_step = apart * s.other_stride;
     const uint8_t* x = a.x + (offset_t)top * a.x_stride + (offset_t)from * ITEM<kind>;
     const uint8_t* other_x = s.other + (offset_t)top * s.other_stride + (offset_t)from * (more / WIDE);
-    const uint8_t *x_of[2] = {x + (odd ? step : 0), x + (odd ? 0 : step)};
+    const uint8_t *x_of[2] = {x + odd * step, x + (odd ^ 1) * step};
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         const bool here = whole || (i ^ odd) * apart < left;
@@ -289,11 +282,9 @@ __device__ __forceinline__ void tetrajet_blocks(const TetrajetArguments& s, uint
             uint32_t made[4];
             philox_block(first + (uint64_t)(i + odd) * (apart * (uint64_t)(s.k / PHILOX_BYTES)), s.key, made);
 #pragma unroll
-            for (int j = 0; j < 4; ++j) made[j] = kept_word(made[j]);  // not made for each choice
-#pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                beside[i][j] = odd ? made[2 + j] : made[j];
-                beside[i + 1][j] = __shfl_xor_sync(~0u, odd ? made[j] : made[2 + j], 1);
+            for (int j = 0; j < 2; ++j) {  // by a mask: for a condition, nvcc would make the words of either thread apart
+                beside[i][j] = choose(made[2 + j], made[j], 0 - odd);
+                beside[i + 1][j] = __shfl_xor_sync(~0u, choose(made[j], made[2 + j], 0 - odd), 1);
             }
         }
     }
@@ -311,7 +302,7 @@ __device__ __forceinline__ void tetrajet_blocks(const TetrajetArguments& s, uint
     const TetrajetScale rule = tetrajet_scale(s.rule);
     uint8_t* out = a.out + ((uint64_t)top * s.k + column) / 2;
     const uint64_t out_step = apart * (uint64_t)(s.k / 2);
-    uint8_t* out_of[2] = {out + (odd ? out_step : 0), out + (odd ? 0 : out_step)};
+    uint8_t* out_of[2] = {out + odd * out_step, out + (odd ^ 1) * out_step};
     const auto put = [&](int i, uint32_t packed) {
         if (whole ? exists : (i ^ odd) * apart < left) store<4>(out_of[i % 2], &packed);
         out_of[i % 2] += 2 * out_step;
