@@ -11,6 +11,7 @@ all turns, in per cent of a copy of the same turn.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import shutil
 import tempfile
@@ -29,6 +30,7 @@ from nvfp4 import spread
 import refnum
 from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.operation import OPERATIONS, arguments_of
+from refnum.errors import RefnumError
 from refnum.gpu import ops
 from refnum.gpu.device import compile as build
 from refnum.gpu.device import driver, plans
@@ -78,9 +80,11 @@ CANDIDATES: dict[str, list[Trial]] = {
         _rotated("lanes", 256, 32, 768, "STAGES=4"), _rotated("lanes", 256, 16, 768),
     ],
     f"{ROTATED} down": [
-        _rotated("lanes", 128, 8, 768), _rotated("lanes", 128, 4, 768), _rotated("lanes", 128, 4, 1024),
-        _rotated("lanes", 128, 4, 640, "SQUARES=4"), _rotated("lanes", 128, 8, 896, "SQUARES=1"),
+        _rotated("lanes", 128, 8, 768), _rotated("lanes", 128, 8, 1024), _rotated("lanes", 128, 8, 896, "SQUARES=1"),
+        _rotated("lanes", 128, 8, 1024, "SQUARES=1"), _rotated("lanes", 256, 4, 1024, "SQUARES=1"),
     ],
+    "hadamard16": [_rotated("lanes", 256, 2, 768)],
+    "hadamard16 down": [_rotated("lanes", 256, 4, 1024)],
     "quantize_tetrajet_down": _down("tetrajet", (128, 4), (128, 5), (128, 6), (256, 2)),
     "quantize_tetrajet_down_stochastic": _down("tetrajet", (128, 4), (128, 5), (128, 6), (256, 2)),
     "q_ema_down": _down("tetrajet", (128, 3), (128, 4), (128, 5)),
@@ -170,8 +174,11 @@ def rotations() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for given in calls:
         amax = given["tensor_amax"]
         given["tensor_amax"] = None if amax is None else np.array([amax], np.float32)
-        for axis, slot in ((-1, ROTATED), (0, f"{ROTATED} down")):
-            yield slot, ROTATED, {**given, "axis": axis}
+        for axis, down in ((-1, ""), (0, " down")):
+            yield ROTATED + down, ROTATED, {**given, "axis": axis}
+            if given["tensor_amax"] is None:
+                only: dict[str, Any] = {key: given[key] for key in ("x", "signs", "order") if key in given}
+                yield f"hadamard16{down}", "hadamard16", {**only, "axis": axis}
 
 
 def columns() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -184,7 +191,7 @@ def columns() -> Iterator[tuple[str, str, dict[str, Any]]]:
                     random = given.get("rbits") is not None or given.get("philox") is not None
                     yield slot + "_stochastic" * random, name, given
     rng = np.random.default_rng(3)
-    rules = ({}, {"ratio": "float32"}, {"rule": "exact"}, {"rule": "microscaling"})
+    rules: tuple[dict[str, str], ...] = ({}, {"ratio": "float32"}, {"rule": "exact"}, {"rule": "microscaling"})
     for dtype in (np.uint16, np.float16, np.float32):
         for m, k in ((4096, 7168), (999, 7200), (64, 96), (32, 65536)):
             wide = rng.standard_normal((m, k)).astype(np.float32) * np.exp2(rng.integers(-12, 12, (1, k))).astype("f4")
@@ -218,16 +225,18 @@ def bits(bench: Bench, slots: list[str], limit: float) -> dict[str, Any]:
         if time.time() - started > limit:
             break
         slot, name, given = calls[number]
-        given = {key: device(x) for key, x in given.items()}
-        want = getattr(refnum, name)(**given)
+        there = {key: device(x) for key, x in given.items()}
+        small = max(x.size for x in given.values() if isinstance(x, np.ndarray)) < 1 << 16
+        want = getattr(refnum, name)(**(given if small else there))
+        want = tuple(map(device, want)) if isinstance(want, tuple) else device(want)
         for trial in CANDIDATES[slot]:
             bench.use(slot, trial)
             out = poisoned(want)
             try:
-                getattr(ops, name)(**given, out=out)
+                getattr(ops, name)(**there, out=out if isinstance(want, tuple) else out[0])
                 cupy.cuda.runtime.deviceSynchronize()
                 fine = equal(want, out)
-            except refnum.RefnumError as error:
+            except RefnumError as error:
                 fine = False
                 print(slot, trial, str(error)[:200], flush=True)
             compared[str(trial)] = compared.get(str(trial), 0) + 1
@@ -241,19 +250,22 @@ def bits(bench: Bench, slots: list[str], limit: float) -> dict[str, Any]:
     return {"compared": compared, "wrong": wrong}
 
 
-def lines(only: str) -> Iterator[Line]:
+def lines() -> Iterator[Line]:
     """Yield the calls that are timed."""
     rng = cupy.random.default_rng(1)
     wide = rng.standard_normal((M, K), dtype=np.float32)
     x, half = (wide.view(np.uint32) >> 16).astype(np.uint16), wide.astype(np.float16)
-    powers = cupy.exp2(rng.integers(-4, 4, (M, 1)).astype(np.float32))
+    powers = cupy.exp2(rng.integers(0, 8, (M, 1)).astype(np.float32) - 4)
     mixed = ((wide * powers).view(np.uint32) >> 16).astype(np.uint16)
     plain, ties = (cupy.asarray(np.array([most], np.float32)) for most in (40, 42))
     for words, axis, slot in (("rows", -1, ROTATED), ("columns", 0, f"{ROTATED} down")):
-        for more, data, amax, size in (("", x, plain, 2.5625), (", ties", x, ties, 2.5625), (", found", x, None, 4.5625),
-                                       (", rows of other powers", mixed, plain, 2.5625)):  # fmt: skip
-            yield Line(f"rotated NVFP4, {words}{more}", slot, size,
-                       lambda d=data, a=axis, t=amax, **o: ops.hadamard_quantize_nvfp4(d, axis=a, tensor_amax=t, **o))  # fmt: skip
+        for more, data, amax in (("", x, plain), (", ties", x, ties), (", found", x, None),
+                                 (", rows of other powers", mixed, plain)):  # fmt: skip
+            given = {"axis": axis, "tensor_amax": amax}
+            yield Line(f"rotated NVFP4, {words}{more}", slot, 2.5625 if amax is not None else 4.5625,
+                       lambda d=data, g=given, **o: ops.hadamard_quantize_nvfp4(d, **g, **o))  # fmt: skip
+    for words, axis, down in (("rows", -1, ""), ("columns", 0, " down")):
+        yield Line(f"rotated BF16, {words}", f"hadamard16{down}", 4, lambda a=axis, **o: ops.hadamard16(x, axis=a, **o))
     rbits = rng.integers(0, 256, (M, K), dtype=np.uint8)
     for kind, given, size in (("BF16", x, 2.53125), ("FP16", half, 2.53125), ("FP32", wide, 4.53125)):
         for words, how, extra in (
@@ -285,21 +297,23 @@ def _took(call: Callable[[], Any]) -> list[float]:
 def speeds(bench: Bench, only: str) -> dict[str, Any]:
     """Time released kernels and trials in turn, after comparing their results on the same tensors."""
     source, target = cupy.empty(M * K * 2, np.uint8), cupy.empty(M * K * 2, np.uint8)
-    stream = cupy.cuda.get_current_stream().ptr
+    copy = functools.partial(cupy.cuda.runtime.memcpyAsync, target.data.ptr, source.data.ptr, source.nbytes, 3,
+                             cupy.cuda.get_current_stream().ptr)  # fmt: skip
     report: dict[str, Any] = {"speeds": [], "wrong": []}
-    for line in lines(only):
+    for line in lines():
         if only not in line.slot and only not in line.label:
             continue
         bench.use(line.slot, RELEASED[line.slot])
         want = line.call()
         trials, copies = [RELEASED[line.slot]], []
+        given = line.call()
         for trial in CANDIDATES[line.slot]:
             bench.use(line.slot, trial)
             out = poisoned(want)
             try:
-                line.call(out=out)
+                line.call(out=out if isinstance(want, tuple) else out[0])
                 cupy.cuda.runtime.deviceSynchronize()
-            except refnum.RefnumError as error:
+            except RefnumError as error:
                 print(line.label, trial, str(error)[:200], flush=True)
                 continue
             if not equal(want, out):
@@ -307,12 +321,10 @@ def speeds(bench: Bench, only: str) -> dict[str, Any]:
                 print("WRONG", line.label, trial, flush=True)
             trials.append(trial)
         for _ in range(TURNS):
-            copies += _took(
-                lambda: cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, 3, stream)
-            )
+            copies += _took(copy)
             for trial in trials:
                 bench.use(line.slot, trial)
-                line.times.setdefault(trial, []).extend(_took(lambda line=line, out=out: line.call(out=out)))
+                line.times.setdefault(trial, []).extend(_took(functools.partial(line.call, out=given)))
         rate = 2 * source.nbytes / float(np.median(copies))
         shares = {trial: M * K * line.size / float(np.median(found)) / rate for trial, found in line.times.items()}
         best = max(shares, key=lambda trial: shares[trial])
@@ -342,9 +354,8 @@ def main() -> None:
         chosen.out.write_text(json.dumps(report, indent=1) + "\n")
         report["bits"] = bits(bench, slots, chosen.seconds)
     chosen.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(
-        f"{report['device']}: {time.time() - started:.0f} s, wrong: {len(report['wrong'])} + {len(report['bits']['wrong'])}"
-    )
+    wrong = len(report["wrong"]) + len(report["bits"]["wrong"])
+    print(f"{report['device']}: {time.time() - started:.0f} s, {wrong} wrong")
 
 
 if __name__ == "__main__":
