@@ -34,7 +34,7 @@ from refnum.errors import RefnumError
 from refnum.gpu import ops
 from refnum.gpu.device import compile as build
 from refnum.gpu.device import driver, plans
-from refnum.gpu.ops import hadamard, tetrajet
+from refnum.gpu.ops import hadamard, rowwise, tetrajet
 from refnum.gpu.ops.rowwise import layout_defines
 
 M, K = 32768, 7168
@@ -87,10 +87,12 @@ CANDIDATES: dict[str, list[Trial]] = {
     "hadamard16 down": [_rotated("lanes", 256, 4, 1024)],
     "quantize_tetrajet_down": _down("tetrajet", (128, 4), (128, 5), (128, 6), (256, 2)),
     "quantize_tetrajet_down_stochastic": _down("tetrajet", (128, 4), (128, 5), (128, 6), (256, 2)),
+    "q_ema": [Trial("tetrajet", rowwise.TUNING["q_ema"])],
     "q_ema_down": _down("tetrajet", (128, 3), (128, 4), (128, 5)),
 }  # fmt: skip
 TABLES: dict[str, dict[str, Any]] = {
-    name: hadamard.TUNING if name.startswith("hadamard") else tetrajet.DOWN for name in CANDIDATES
+    name: hadamard.TUNING if name[0] == "h" else tetrajet.DOWN if name.find("_down") > 0 else rowwise.TUNING
+    for name in CANDIDATES
 }
 RELEASED: dict[str, Trial] = {name: Trial("", table[name]) for name, table in TABLES.items()}
 
@@ -187,7 +189,9 @@ def columns() -> Iterator[tuple[str, str, dict[str, Any]]]:
         for params in OPERATIONS[name].variants():
             for case in corner_cases(name, "HOPPER", params):
                 given = {**arguments_of(case)}
-                if given.get("axis") == 0:
+                if name == "q_ema" and given.get("axis", 1) == 1:
+                    yield name, name, given
+                elif given.get("axis") == 0:
                     random = given.get("rbits") is not None or given.get("philox") is not None
                     yield slot + "_stochastic" * random, name, given
     rng = np.random.default_rng(3)
@@ -212,6 +216,7 @@ def columns() -> Iterator[tuple[str, str, dict[str, Any]]]:
                 near = (x.view(np.uint16 if dtype is not np.float32 else np.uint32) + 1).view(dtype)
                 for ema in (near, np.roll(x, 1, 1), rng.standard_normal((m, k)).astype(np.float32)):
                     yield "q_ema_down", "q_ema", {"w": x, "ema": ema, "axis": 0, **more}
+                    yield "q_ema", "q_ema", {"w": x, "ema": ema, "axis": 1, **more}
             yield "quantize_tetrajet_down", "quantize_tetrajet", {"x": x, "axis": 0, "ties": "away"}
 
 
@@ -278,7 +283,9 @@ def lines() -> Iterator[Line]:
     ema = x ^ (rbits & 3)
     for kind, w, average, size in (("BF16", x, ema, 4.53125), ("BF16, FP32", x, wide, 6.53125),
                                    ("FP32", wide, wide * np.float32(1.01), 8.53125)):  # fmt: skip
-        yield Line(f"{kind} -> Q-EMA, columns", "q_ema_down", size, lambda w=w, e=average, **o: ops.q_ema(w, e, 0, **o))
+        for words, axis, slot in (("columns", 0, "q_ema_down"), ("rows", 1, "q_ema")):
+            yield Line(f"{kind} -> Q-EMA, {words}", slot, size,
+                       lambda w=w, e=average, a=axis, **o: ops.q_ema(w, e, a, **o))  # fmt: skip
 
 
 def _took(call: Callable[[], Any]) -> list[float]:

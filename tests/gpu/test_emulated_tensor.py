@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from test_emulated_machine import launch
@@ -50,6 +51,15 @@ KERNEL {
     const uint32_t t = threadIdx.x;
     asm("min.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(least) : "r"(a.x[t]), "r"(a.x[64 + t]));
     a.out[t] = least;
+}
+"""
+LANES = """
+KERNEL {
+    const uint32_t t = threadIdx.x, x = a.x[t], y = a.x[64 + t], z = a.x[128 + t];
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(a.out[t]) : "r"(x), "r"(y), "r"(z));
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(a.out[64 + t]) : "r"(x), "r"(y), "r"(z));
+    asm("{.reg .b32 s; abs.bf16x2 s, %1; mul.rn.bf16x2 %0, s, %2;}" : "=r"(a.out[128 + t]) : "r"(x), "r"(y));
+    asm("set.ge.u32.bf16x2 %0, %1, %2;" : "=r"(a.out[192 + t]) : "r"(x), "r"(y));
 }
 """
 SUMS = """
@@ -99,6 +109,28 @@ def test_smaller_magnitudes_of_bfloat16(tmp_path: Path) -> None:
     a, b = x[:128], x[128:]
     wanted = [min(int(p) & 0x7FFF, int(q) & 0x7FFF) | (int(p) ^ int(q)) & 0x8000 for p, q in zip(a, b, strict=True)]
     assert wanted == got.tolist()
+
+
+def test_lanes_of_halves(tmp_path: Path) -> None:
+    """Products and sums are rounded once, comparisons with NaN are false."""
+    rng = np.random.default_rng(0)
+    signs, digits = rng.integers(0, 2, (3, 128)) << 15, rng.integers(0, 1 << 7, (3, 128))
+    for dtype, at, field, part in ((np.float16, 10, 15, 0), (ml_dtypes.bfloat16, 7, 127, 1)):
+        x = (signs | (field + rng.integers(-3, 4, (3, 128))) << at | digits).astype(np.uint16)
+        got = launch(tmp_path, LANES, n=64, x=x.view(np.uint32), out=np.zeros(256, np.uint32)).view(np.uint16)
+        a, b, c = x.view(dtype).astype(np.float64)
+        wanted = [
+            (a * b + c).astype(dtype),
+            (np.abs(a) * b).astype(dtype),
+            np.where(a >= b, 0xFFFF, 0).astype(np.uint16),
+        ]
+        assert np.array_equal(wanted[0].view(np.uint16), got.reshape(4, 128)[part])
+        if part:
+            assert np.array_equal(wanted[1].view(np.uint16), got.reshape(4, 128)[2])
+            assert np.array_equal(wanted[2], got.reshape(4, 128)[3])
+    x = np.array([[0x7FC0, 0x3F80, 0x8000, 0x7F80], [0x3F80, 0x7FC0, 0, 0x7F80], [0] * 4], np.uint16).repeat(32, 1)
+    got = launch(tmp_path, LANES, n=64, x=x.view(np.uint32), out=np.zeros(256, np.uint32)).view(np.uint16)
+    assert np.array_equal(got.reshape(4, 128)[3], np.repeat([0, 0, 0xFFFF, 0xFFFF], 32))
 
 
 def test_directed_sums(tmp_path: Path) -> None:
