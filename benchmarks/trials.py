@@ -76,12 +76,13 @@ def _down(folder: str, *cuts: tuple[int, int]) -> list[Trial]:
 
 CANDIDATES: dict[str, list[Trial]] = {
     ROTATED: [
-        _rotated("lanes", 256, 32, 768), _rotated("lanes", 256, 32, 1024), _rotated("lanes", 128, 32, 768),
-        _rotated("lanes", 256, 32, 768, "STAGES=4"), _rotated("lanes", 256, 16, 768),
+        _rotated("", 256, 29, 768), _rotated("lanes", 256, 32, 768), _rotated("lanes", 256, 29, 768),
+        _rotated("lanes", 256, 22, 1024), _rotated("lanes", 128, 29, 768), _rotated("lanes", 256, 29, 768, "STAGES=4"),
     ],
     f"{ROTATED} down": [
-        _rotated("lanes", 128, 8, 768), _rotated("lanes", 128, 8, 1024), _rotated("lanes", 128, 8, 896, "SQUARES=1"),
-        _rotated("lanes", 128, 8, 1024, "SQUARES=1"), _rotated("lanes", 256, 4, 1024, "SQUARES=1"),
+        _rotated("lanes", 128, 8, 768), _rotated("lanes", 128, 8, 640, "SQUARES=3"),
+        _rotated("lanes", 128, 8, 896, "SQUARES=1"), _rotated("lanes", 256, 4, 1024, "SQUARES=1"),
+        _rotated("lanes", 256, 4, 768, "SQUARES=1"),
     ],
     "hadamard16": [_rotated("lanes", 256, 2, 768)],
     "hadamard16 down": [_rotated("lanes", 256, 4, 1024)],
@@ -114,7 +115,7 @@ class Bench:
 
     def __init__(self, root: Path) -> None:
         self.folders = {"": build.KERNELS}
-        for trial in {trial.folder for trials in CANDIDATES.values() for trial in trials}:
+        for trial in {trial.folder for trials in CANDIDATES.values() for trial in trials if trial.folder}:
             self.folders[trial] = Path(shutil.copytree(build.KERNELS, root / trial))
             shutil.copytree(TRIALS / trial, root / trial, dirs_exist_ok=True)
         self.drivers = {name: driver.Driver(folder) for name, folder in self.folders.items()}

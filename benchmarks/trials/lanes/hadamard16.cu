@@ -20,9 +20,8 @@ __device__ __forceinline__ void rotate_rows(const RotationArguments& a) {
         }
         return true;
     };
-    rows_rotated<kind, flat>(a, tiles, taken, [&](const Place<flat>& place, const uint32_t* words) {
-        store<32>(a.out + place.number * 32, words);
-    });
+    const Rows<kind, flat> rows(a, tiles);
+    rows.rotated(taken, [&](const Place<flat>& place, const uint32_t* words) { store<32>(a.out + place.number * 32, words); });
 }
 template <int kind, bool flat>
 __device__ __forceinline__ void rotate_rows_wide(const RotationArguments& a) {

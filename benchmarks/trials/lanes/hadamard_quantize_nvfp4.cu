@@ -64,7 +64,7 @@ struct Factors {
 
 // Along rows.
 template <int kind, bool flat, bool ties>
-__device__ __forceinline__ void code_rows(const RotationArguments& a, const uint4* tiles, const Factors& factors) {
+__device__ __forceinline__ void code_rows(const RotationArguments& a, const Rows<kind, flat>& rows, const Factors& factors) {
     const uint32_t lane = threadIdx.x % WARP;
     const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL) + (threadIdx.x - lane);
     const uint64_t own = first + 8 * (lane % 4) + lane / 4;  // the group whose scale this thread finds
@@ -83,21 +83,23 @@ __device__ __forceinline__ void code_rows(const RotationArguments& a, const uint
         }
         return true;
     };
-    rows_rotated<kind, flat>(a, tiles, taken, [&](const Place<flat>& place, const uint32_t* words) {
+    const auto found = [&](const Place<flat>& place, const uint32_t* words) {
         uint32_t packed[2];
         const uint32_t code = factors.quantize(words, packed);
         store<8>(a.out + place.number * 8, packed);
         if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
         else a.out_scales[place.number] = (uint8_t)code;
-    });
+    };
+    rows.rotated(taken, found);
 }
 template <int kind, bool flat>
 __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
     __shared__ uint32_t table[2 * NVFP4_CODES];
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
+    const Rows<kind, flat> rows(a, tiles);  // their copies are on the way while the table is made
     const Factors factors(a, table);
-    if (kind == BFLOAT16 && factors.ties) code_rows<kind, flat, true>(a, tiles, factors);
-    else code_rows<kind, flat, false>(a, tiles, factors);
+    if (kind == BFLOAT16 && factors.ties) code_rows<kind, flat, true>(a, rows, factors);
+    else code_rows<kind, flat, false>(a, rows, factors);
 }
 
 // Down columns: the codes of a CTA's groups are gathered, so that they are written row by row of the result.
@@ -137,6 +139,7 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     __shared__ uint4 tiles[DOWN_VECTORS<kind>];
     __shared__ Gathered<kind> gathered;
     const Corner<kind> corner(a);
+    start_columns(a, corner, tiles);  // on the way while the table is made
     const Factors factors(a, table);
     if (kind == BFLOAT16 && factors.ties) code_columns<kind, true>(a, corner, tiles, factors, gathered);
     else code_columns<kind, false>(a, corner, tiles, factors, gathered);
@@ -225,7 +228,8 @@ __device__ __forceinline__ void largest_rows(const RotationArguments& a) {
     const auto taken = [&](uint32_t, const TileThread& tile, const Fragments&, const TileSums& sums) {
         return largest.takes(sums, [&](uint32_t* words) { get_group(tile.own, words); });
     };
-    rows_rotated<kind, flat>(a, tiles, taken, [&](const Place<flat>&, const uint32_t* words) { largest.find(words); });
+    const Rows<kind, flat> rows(a, tiles);
+    rows.rotated(taken, [&](const Place<flat>&, const uint32_t* words) { largest.find(words); });
     largest.put();
 }
 template <int kind>
@@ -239,6 +243,7 @@ __device__ __forceinline__ void largest_columns(const RotationArguments& a) {
         const auto taken = [&](uint32_t, uint32_t, const OwnColumn& own, const Fragments&, const TileSums& sums) {
             return largest.takes(sums, own);
         };
+        start_columns(a, corner, tiles);
         if (a.aligned) squares_rotated(a, corner, tiles, taken, found), done = true;
     }
     if (!done) columns_rotated<kind>(a, corner, tiles, found);

@@ -219,26 +219,33 @@ __device__ __forceinline__ void rotate_whole(const RotationArguments& a, const T
     __syncwarp();  // other groups come to its place next
 }
 
-// All groups of a warp along rows, in turn, rotated. The next ones are on their way meanwhile. `taken(behind, tile, fragments,
-// sums)` is asked first: the sums of the warp's groups, which lie `behind` the first ones, are spread over it. Tiles to which
-// it says no are read again at the end, and `found(place, words)` gets their groups.
+// All groups of a warp along rows, in turn, rotated. The next ones are on their way meanwhile, the first ones from the start.
 #ifndef STAGES
 #define STAGES 2
 #endif
 constexpr int AHEAD = STAGES;
-template <bool flat, class Taken, class Found>
-__device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, const Taken& taken, const Found& found) {
+template <bool flat>
+struct RowTiles {
     static_assert(UNROLL <= 32, "a bit for each tile");
-    const TileThread tiles = own_tiles<AHEAD>(a, all);
-    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL), behind_first = a.chunks - first;
-    const uint32_t left = behind_first < THREADS * UNROLL ? (uint32_t)behind_first : THREADS * UNROLL;
-    const uint32_t lane = threadIdx.x % WARP, thread = settled(threadIdx.x);
-    // Contiguous groups are copied by vectors of neighbouring threads, two of a group.
-    const uint32_t vector = settled(2 * threadIdx.x - lane), vectors = 2 * left - 1;
-    const uint32_t half = settled(tiles.own - 32 * lane - 16 * (lane >> 2 & 1) + 16 * (lane ^ (lane >> 3 & 1)));
-    const uint8_t* x = flat ? settled(a.x + first * 32) : a.x;
-    if (left == 0) return;
-    const auto start = [&](int u) {
+    const RotationArguments& a;
+    TileThread tiles;
+    uint64_t first;
+    uint32_t left, thread, vector, vectors, half;
+    const uint8_t* x;
+    __device__ __forceinline__ RowTiles(const RotationArguments& of, const uint4* all) : a(of), tiles(own_tiles<AHEAD>(of, all)) {
+        first = (uint64_t)blockIdx.x * (THREADS * UNROLL);
+        const uint64_t behind_first = a.chunks - first;
+        left = behind_first < THREADS * UNROLL ? (uint32_t)behind_first : THREADS * UNROLL;
+        const uint32_t lane = threadIdx.x % WARP;
+        thread = settled(threadIdx.x);
+        // Contiguous groups are copied by vectors of neighbouring threads, two of a group.
+        vector = settled(2 * threadIdx.x - lane), vectors = 2 * left - 1;
+        half = settled(tiles.own - 32 * lane - 16 * (lane >> 2 & 1) + 16 * (lane ^ (lane >> 3 & 1)));
+        x = flat ? settled(a.x + first * 32) : a.x;
+#pragma unroll
+        for (int u = 0; u < AHEAD && left; ++u) start(u);
+    }
+    __device__ __forceinline__ void start(int u) const {
         constexpr uint32_t bytes = 16 * TILE_VECTORS;
         if (flat) {
 #pragma unroll
@@ -251,76 +258,98 @@ __device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const 
             start_group(a, place_of<flat>(a, first + u * THREADS + thread), next_tile(tiles, u % AHEAD).own);
         }
         commit_groups();
-    };
-#pragma unroll
-    for (int u = 0; u < AHEAD; ++u) start(u);
-    const uint32_t groups = __shfl_sync(~0u, left - min(left, threadIdx.x - lane), 0);  // from this warp's first one on: uniform
-    uint32_t others = 0;
+    }
+    // `taken(behind, tile, fragments, sums)` is asked first: the sums of the warp's groups, which lie `behind` the first ones,
+    // are spread over it. Tiles to which it says no are read again at the end, and `found(place, words)` gets their groups.
+    template <class Taken, class Found>
+    __device__ __forceinline__ void rotated(const Taken& taken, const Found& found) const {
+        if (left == 0) return;
+        const uint32_t lane = threadIdx.x % WARP;
+        const uint32_t groups = __shfl_sync(~0u, left - min(left, threadIdx.x - lane), 0);  // from this warp's first one on: uniform
+        uint32_t others = 0;
 #pragma unroll AHEAD
-    for (uint32_t u = 0; u < UNROLL; ++u) {
-        const TileThread tile = next_tile(tiles, u % AHEAD);
-        Fragments w;
-        TileSums sums;
-        await_groups<AHEAD - 1>();
-        __syncwarp();
-#pragma unroll
-        for (int i = 0; i < 2; ++i) get_fragments(tile.fragment + 512 * i, w[i]);
-        fragment_sums(tile, w, sums);
-        if (u * THREADS + WARP > groups || !taken(u * THREADS, tile, w, sums)) others |= 1u << u;
-        if (u + AHEAD < UNROLL) {
+        for (uint32_t u = 0; u < UNROLL; ++u) {
+            const TileThread tile = next_tile(tiles, u % AHEAD);
+            Fragments w;
+            TileSums sums;
+            await_groups<AHEAD - 1>();
             __syncwarp();
-            start(u + AHEAD);
-        } else {
-            commit_groups();
+#pragma unroll
+            for (int i = 0; i < 2; ++i) get_fragments(tile.fragment + 512 * i, w[i]);
+            fragment_sums(tile, w, sums);
+            if (u * THREADS + WARP > groups || !taken(u * THREADS, tile, w, sums)) others |= 1u << u;
+            if (u + AHEAD < UNROLL) {
+                __syncwarp();
+                start(u + AHEAD);
+            } else {
+                commit_groups();
+            }
+        }
+        await_groups<0>();
+        __syncwarp();
+#pragma unroll 1
+        for (; others; others &= others - 1) {
+            const Place<flat> place = place_of<flat>(a, first + (__ffs(others) - 1) * THREADS + thread);
+            uint32_t words[GROUP / 2];
+            load_group<BFLOAT16, flat>(a, place, words);
+            rotate_whole(a, tiles, words);
+            if (place.exists) found(place, words);
         }
     }
-    await_groups<0>();
-    __syncwarp();
-#pragma unroll 1
-    for (; others; others &= others - 1) {
-        const Place<flat> place = place_of<flat>(a, first + (__ffs(others) - 1) * THREADS + thread);
-        uint32_t words[GROUP / 2];
-        load_group<BFLOAT16, flat>(a, place, words);
-        rotate_whole(a, tiles, words);
-        if (place.exists) found(place, words);
-    }
-}
+};
 
 // The same of float32, whose groups each thread rotates by itself.
-template <bool flat, class Found>
-__device__ __forceinline__ void groups_rotated(const RotationArguments& a, const Found& found) {
+template <bool flat>
+struct RowGroups {
+    const RotationArguments& a;
+    __device__ __forceinline__ RowGroups(const RotationArguments& of, const uint4*) : a(of) {}
+    template <class Taken, class Found>
+    __device__ __forceinline__ void rotated(const Taken&, const Found& found) const {
 #pragma unroll 1
-    for (int u = 0; u < UNROLL; ++u) {
-        const Place<flat> place = nvfp4_place<flat>(a, u);
-        if (!place.exists) return;
-        uint32_t w[GROUP], words[GROUP / 2];
-        load_group<FLOAT32, flat>(a, place, w);
-        rotate_group<FLOAT32, 8>(w, a.signs, a.rotation, words);
-        found(place, words);
+        for (int u = 0; u < UNROLL; ++u) {
+            const Place<flat> place = nvfp4_place<flat>(a, u);
+            if (!place.exists) return;
+            uint32_t w[GROUP], words[GROUP / 2];
+            load_group<FLOAT32, flat>(a, place, w);
+            rotate_group<FLOAT32, 8>(w, a.signs, a.rotation, words);
+            found(place, words);
+        }
     }
-}
-template <int kind, bool flat, class Taken, class Found>
-__device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* tiles, const Taken& taken, const Found& found) {
-    if (kind != BFLOAT16) groups_rotated<flat>(a, found);
-    else tiles_rotated<flat>(a, tiles, taken, found);
-}
+};
+template <int kind, bool flat>
+struct Rows : RowGroups<flat> {
+    using RowGroups<flat>::RowGroups;
+};
+template <bool flat>
+struct Rows<BFLOAT16, flat> : RowTiles<flat> {
+    using RowTiles<flat>::RowTiles;
+};
 
-// All groups of this CTA down columns of aligned bfloat16, in turn, those behind the last column too: `taken(number of the group
-// in the CTA, first column, own column, fragments, sums)` and `found(number, column, words)`, as above.
+// Starts to copy the warp's square of a step, if there is one.
+__device__ __forceinline__ void start_squares(const RotationArguments& a, const Corner<BFLOAT16>& corner, const Squares& squares,
+                                              uint32_t warp, uint32_t u) {
+    const uint32_t group = corner.group + u * WARPS + warp;
+    if (u < STEPS_DOWN && group < a.per_row) squares.start(a, corner.column, group, u % SQUARES);
+    commit_groups();
+}
+// The first ones, where all are aligned.
+__device__ __forceinline__ void start_columns(const RotationArguments& a, const Corner<BFLOAT16>& corner, const uint4* all) {
+    const Squares squares(all);
+#pragma unroll
+    for (int u = 0; u < SQUARES && a.aligned; ++u) start_squares(a, corner, squares, threadIdx.x / WARP, u);
+}
+__device__ __forceinline__ void start_columns(const RotationArguments&, const Corner<FLOAT32>&, const uint4*) {}
+
+// All groups of this CTA down columns of aligned bfloat16, in turn, those behind the last column too, after `start_columns`:
+// `taken(number of the group in the CTA, first column, own column, fragments, sums)` and `found(number, column, words)`, as above.
 template <class Taken, class Found>
 __device__ __forceinline__ void squares_rotated(const RotationArguments& a, const Corner<BFLOAT16>& corner, const uint4* all,
-                                              const Taken& taken, const Found& found) {
+                                                const Taken& taken, const Found& found) {
     static_assert(2 * STEPS_DOWN <= 32, "a bit for each tile");
     const TileThread tile = own_tiles<2 * SQUARES>(a, all);  // where the warp's squares are, too
-    const uint32_t warp = __shfl_sync(~0u, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;  // uniform
     const Squares squares(all);
-    const auto start = [&](uint32_t u) {
-        const uint32_t group = corner.group + u * WARPS + warp;
-        if (u < STEPS_DOWN && group < a.per_row) squares.start(a, corner.column, group, u % SQUARES);
-        commit_groups();
-    };
-#pragma unroll
-    for (int u = 0; u < SQUARES; ++u) start(u);
+    const uint32_t warp = __shfl_sync(~0u, threadIdx.x / WARP, 0);  // uniform
+    const uint32_t lane = threadIdx.x % WARP;
     uint32_t others = 0;
 #pragma unroll AHEAD_DOWN
     for (uint32_t u = 0; u < STEPS_DOWN; ++u) {
@@ -337,7 +366,7 @@ __device__ __forceinline__ void squares_rotated(const RotationArguments& a, cons
             if (!taken(here, i * WARP, OwnColumn{squares, u % SQUARES, i}, w, sums)) others |= 1u << (2 * u + i);
         }
         __syncwarp();
-        start(u + SQUARES);
+        start_squares(a, corner, squares, warp, u + SQUARES);
     }
     await_groups<0>();
     __syncwarp();
