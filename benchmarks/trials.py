@@ -128,7 +128,7 @@ class Bench:
         plans.forget()
 
     def compile(self, slots: list[str]) -> None:
-        """Compile everything, many files at a time, in processes that begin before CUDA does; then start the drivers."""
+        """Compile all, many files at a time, in processes that begin before CUDA does; then start the drivers."""
         started = time.time()
         jobs = {(slot.partition(" ")[0], trial.cut.defines, self.folders[trial.folder])
                 for slot in slots for trial in (RELEASED[slot], *CANDIDATES[slot])}  # fmt: skip
