@@ -27,9 +27,25 @@ inline uint64_t half_bits(float x) {  // a product of two halves is exact in flo
     return x == x ? __builtin_bit_cast(uint16_t, (_Float16)x) : 0x7FFFu;
 }
 
+inline float bfloat16_value(uint64_t bits) { return __builtin_bit_cast(float, (uint32_t)bits << 16); }
 inline uint64_t bfloat16_bits(float x) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, x);
     return x == x ? (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16 : 0x7FFFu;
+}
+
+// The smaller magnitude of two bfloat16, NaN left out, under the product of their signs.
+inline uint32_t smaller_bfloat16(uint32_t a, uint32_t b) {
+    const uint32_t x = a & 0x7FFF, y = b & 0x7FFF;
+    return (x < y ? x : y) | ((a ^ b) & 0x8000);
+}
+
+// a * b + c of numbers with few digits, whose sum is exact or lies nowhere near a tie: rounded to odd, a float rounds as it does.
+inline float few_digits_fma(float a, float b, float c) {
+    const double sum = (double)a * b + c;
+    const float nearest = (float)sum;
+    if (nearest == sum || nearest != nearest || __builtin_isinf(nearest)) return nearest;
+    const uint64_t bits = from_float(nearest);
+    return as_float((__builtin_fabs((double)nearest) > __builtin_fabs(sum) ? bits - 1 : bits) | 1);
 }
 
 // Rounded toward zero: the nearest half, or the one below it in magnitude.

@@ -215,9 +215,10 @@ struct Step {
             for (int n = 0; n < 2; ++n) all.b[n] = (uint32_t)r.get(o[8 + n]);
             tensor_step(all);
             for (int n = 0; n < 4; ++n) r.set(o[n], all.c[n]);
-        } else if constexpr (i.is("ldmatrix.sync.aligned.m8n8.x4.shared.b16")) {
+        } else if constexpr (i.is("ldmatrix.sync.aligned.m8n8.x4.shared.b16") ||
+                             i.is("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16")) {
             uint32_t words[4];
-            load_matrices(r.get(o[4]), words);
+            load_matrices(r.get(o[4]), words, i.has("trans"));
             for (int n = 0; n < 4; ++n) r.set(o[n], words[n]);
         } else if constexpr (i.is("div.rn.f32")) {
             r.set(o[0], from_float(as_float(a) / as_float(b)));
@@ -243,12 +244,31 @@ struct Step {
         } else if constexpr (i.is("mul.rn.f16x2")) {
             const uint64_t low = half_bits(half_value(a) * half_value(b));
             r.set(o[0], low | half_bits(half_value(a >> 16) * half_value(b >> 16)) << 16);
+        } else if constexpr (i.is("mul.rn.bf16x2")) {
+            const uint64_t low = bfloat16_bits(bfloat16_value(a & 0xFFFF) * bfloat16_value(b & 0xFFFF));
+            r.set(o[0], low | bfloat16_bits(bfloat16_value(a >> 16) * bfloat16_value(b >> 16)) << 16);
+        } else if constexpr (i.is("fma.rn.f16x2")) {
+            const uint64_t low = half_bits(few_digits_fma(half_value(a), half_value(b), half_value(c)));
+            r.set(o[0], low | half_bits(few_digits_fma(half_value(a >> 16), half_value(b >> 16), half_value(c >> 16))) << 16);
+        } else if constexpr (i.is("fma.rn.bf16x2")) {
+            const auto one = [&](int at) {
+                return bfloat16_bits(few_digits_fma(bfloat16_value(a >> at & 0xFFFF), bfloat16_value(b >> at & 0xFFFF),
+                                                    bfloat16_value(c >> at & 0xFFFF)));
+            };
+            r.set(o[0], one(0) | one(16) << 16);
+        } else if constexpr (i.is("set.ge.u32.bf16x2")) {
+            const auto one = [&](int at) { return bfloat16_value(a >> at & 0xFFFF) >= bfloat16_value(b >> at & 0xFFFF); };
+            r.set(o[0], (one(0) ? 0xFFFFu : 0) | (one(16) ? 0xFFFF0000u : 0));
+        } else if constexpr (i.is("abs.f16x2") || i.is("abs.bf16x2")) {
+            r.set(o[0], a & 0x7FFF7FFF);
         } else if constexpr (i.is("abs.f32")) {
             r.set(o[0], a & 0x7FFFFFFF);
         } else if constexpr (i.is("cvt.rz.f16x2.f32")) {  // the first source goes to the upper half
             r.set(o[0], half_bits_down(as_float(b)) | half_bits_down(as_float(a)) << 16);
         } else if constexpr (i.is("cvt.rn.satfinite.e4m3x2.f32")) {
             r.set(o[0], e4m3_bits(as_float(b)) | e4m3_bits(as_float(a)) << 8);
+        } else if constexpr (i.is("min.xorsign.abs.bf16x2")) {
+            r.set(o[0], smaller_bfloat16((uint32_t)a, (uint32_t)b) | smaller_bfloat16((uint32_t)a >> 16, (uint32_t)b >> 16) << 16);
         } else if constexpr (i.is("max.NaN.f32")) {
             const float x = as_float(a), y = as_float(b);
             r.set(o[0], x != x || y != y ? 0x7FFFFFFFu : x == y ? a & b : x > y ? a : b);

@@ -79,14 +79,18 @@ void tensor_step(Tensors& own) {
     }
 }
 
-void load_matrices(uint64_t own, uint32_t (&words)[4]) {
+void load_matrices(uint64_t own, uint32_t (&words)[4], bool transposed) {
     Seen rows;
     meet(Meeting::SHUFFLE, ~0u, own, rows);
     for (uint32_t n = 0; n < 4; ++n) {
-        const uintptr_t row = shared_place(rows[8 * n + lane() / 4]);
-        if (row % 16) fail("ldmatrix of a row that is not at a multiple of 16 bytes");
-        check(row + lane() % 4 * 4, 4, Access::LOAD, true);
-        copy(&words[n], (const void*)(row + lane() % 4 * 4), 4);
+        for (uint32_t k = 0; k < 2; ++k) {
+            const uint32_t one = lane() / 4, other = 2 * (lane() % 4) + k;
+            const uintptr_t row = shared_place(rows[8 * n + (transposed ? other : one)]);
+            if (row % 16) fail("ldmatrix of a row that is not at a multiple of 16 bytes");
+            const uintptr_t place = row + 2 * (transposed ? one : other);
+            check(place, 2, Access::LOAD, true);
+            copy((uint8_t*)&words[n] + 2 * k, (const void*)place, 2);
+        }
     }
 }
 

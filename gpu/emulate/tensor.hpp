@@ -11,7 +11,8 @@ struct Tensors {
 };
 void tensor_step(Tensors& own);
 
-// ldmatrix.x4: four matrices of eight rows of eight 16-bit numbers, whose rows the threads name; two numbers each.
-void load_matrices(uint64_t own, uint32_t (&words)[4]);
+// ldmatrix.x4: four matrices of eight rows of eight 16-bit numbers, whose rows the threads name; two numbers each, of a
+// row or, transposed, of a column.
+void load_matrices(uint64_t own, uint32_t (&words)[4], bool transposed);
 
 }  // namespace emulation

@@ -76,7 +76,7 @@ void quantize(const void* x, const uint8_t* random, const Blocks& blocks, int ru
             uint32_t low, high;
             two_floats<kind>(in + PAIR_WORDS<kind> * i, low, high);
             const uint32_t draws = permute(words[i / 2], 0, i & 1 ? 0x4342 : 0x4140);
-            const uint32_t lanes = lanes_under<half, false>(w[i], scale);
+            const uint32_t lanes = lanes_under<half>(w[i], scale);
             out[i] = random ? drawn_lanes(low, high, power, power, draws)
                      : away ? nearest_lanes<true>(lanes) : nearest_lanes<false>(lanes);
         }

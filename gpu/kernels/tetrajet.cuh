@@ -13,7 +13,7 @@ namespace refnum {
 
 enum TetrajetRule : int { RATIO_BFLOAT16 = 0, RATIO_FLOAT32 = 1, TETRAJET_EXACT = 2, MICROSCALING = 3 };
 
-constexpr uint32_t TETRAJET_ZERO_BYTE = 98, BOTH_HALVES = 0x01000100, BOTH_STEPS = 0x02000200, BOTH_CODES = 0x0E000E00;
+constexpr uint32_t TETRAJET_ZERO_BYTE = 98, BOTH_HALVES = 0x01000100, BOTH_CODES = 0x0E000E00, BOTH_SIGNS = 0x80008000;
 
 struct TetrajetScale {
     uint32_t carry, least;
@@ -31,41 +31,44 @@ REFNUM_HD uint32_t tetrajet_byte(uint32_t amax, const TetrajetScale& scale) {
     return amax == 0 ? TETRAJET_ZERO_BYTE : amax >= FLOAT_INF ? NAN_BYTE : byte;
 }
 
-// What two lanes lose and are multiplied by to be binary16 in which E2M1's 1 is the smallest normal; `most`: the largest
-// of what is left that keeps its size. Of binary16 lanes (`half`) instead the low bits that are folded into one, `fold`,
-// before a subnormal loses them.
+// What two lanes lose and are multiplied by to be binary16 in which E2M1's 1 is the smallest normal. Of binary16 lanes
+// (`half`) also the low bits that are folded into one, `fold`, before a subnormal loses them.
 struct LaneScale {
-    uint32_t base, powers, most, fold;
+    uint32_t base, powers, fold;
 };
 template <bool half>
 REFNUM_HD LaneScale one_lane_scale(uint32_t byte) {
     if (half) {
         const int32_t one = byte < 141 ? (int32_t)byte - 112 : 29;  // exponent field of the scale; a NaN block has any
         const int32_t base = one > 8 ? one - 8 : 0;
-        return {(uint32_t)base << 10, half_power(1 - (one - base)), 0, one >= 2 ? 7u : 0u};
+        return {(uint32_t)base << 10, half_power(1 - (one - base)), one >= 2 ? 7u : 0u};
     }
     const uint32_t base = byte > 8 ? byte - 8 : 0;
-    return {base << 7, half_power(1 - (int32_t)(byte - base)), ((byte + 3 - base) << 7) - 1, 0};
+    return {base << 7, half_power(1 - (int32_t)(byte - base)), 0};
 }
 template <bool half>
 REFNUM_HD LaneScale lane_scale(uint32_t low, uint32_t high) {
     const LaneScale one = one_lane_scale<half>(low), two = one_lane_scale<half>(high);
-    return {one.base | two.base << 16, one.powers | two.powers << 16, one.most | two.most << 16, one.fold | two.fold << 16};
+    return {one.base | two.base << 16, one.powers | two.powers << 16, one.fold | two.fold << 16};
 }
 template <bool half>
 REFNUM_HD LaneScale lane_scale(uint32_t byte) {
     const LaneScale one = one_lane_scale<half>(byte);
-    return {both_lanes(one.base), both_lanes(one.powers), both_lanes(one.most), both_lanes(one.fold)};
+    return {both_lanes(one.base), both_lanes(one.powers), both_lanes(one.fold)};
 }
 
-// Lanes under a scale, at most 6. `any`: whether they may be of any size, unlike those of the block itself.
-template <bool half, bool any>
-REFNUM_HD uint32_t lanes_under(uint32_t word, const LaneScale& scale) {
+// Lanes of a block under its scale: at most 6, or below 8 as they come.
+template <bool half>
+REFNUM_HD uint32_t lanes_below_eight(uint32_t word, const LaneScale& scale) {
     const uint32_t left = subtract_to_zero(word & LANE_MAGNITUDES, scale.base);
-    uint32_t lanes = (any ? min_lanes(left, scale.most) : left) << 3;
+    uint32_t lanes = left << 3;
     if (half) lanes = (left & ~scale.fold) | (((left & scale.fold) + scale.fold) & 0x00080008u);
     scale_each<1>(&lanes, &scale.powers);
-    return min_lanes(lanes, HALF_E2M1_MAX);
+    return lanes;
+}
+template <bool half>
+REFNUM_HD uint32_t lanes_under(uint32_t word, const LaneScale& scale) {
+    return min_lanes(lanes_below_eight<half>(word, scale), HALF_E2M1_MAX);
 }
 
 // Codes in bits 9 to 11 of lanes: to nearest, ties to even or away from zero.
@@ -95,17 +98,28 @@ REFNUM_HD uint32_t drawn_lanes(uint32_t low, uint32_t high, uint32_t low_power, 
     return min_lanes(each_half_below(low, high, low_power, high_power) + (draws << 1), HALF_E2M1_MAX);
 }
 
-// The same for weights beside their averages (N24.7): the neighbour above where the average reaches the middle. Averages
-// that are NaN choose the one below.
+// HSET2.BF16: 0xFFFF in each lane where a bfloat16 is no NaN and at least a positive bound.
+REFNUM_HD uint32_t reaching_lanes(uint32_t x, uint32_t bounds) {
+#ifdef __CUDA_ARCH__
+    uint32_t out;
+    asm("set.ge.u32.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(x), "r"(bounds));
+    return out;
+#else
+    const uint32_t low = x & 0xFFFF, high = x >> 16;
+    return (low >= (bounds & 0xFFFF) && low <= 0x7F80 ? 0xFFFFu : 0) | (high >= bounds >> 16 && high <= 0x7F80 ? 0xFFFF0000u : 0);
+#endif
+}
+
+// The same for weights beside their averages (N24.7): the neighbour above where the average, under the sign of its weight,
+// reaches the middle, which is scaled back to be a bfloat16 as the averages are. A NaN reaches nothing.
 REFNUM_HD uint32_t averaged_lanes(uint32_t weights, uint32_t averages, const LaneScale& scale) {
-    const uint32_t size = averages & LANE_MAGNITUDES, nan = lane_signs(size + 0x007F007Fu);
-    const uint32_t infinite = lane_signs(size + 0x00800080u) & ~nan;
-    const uint32_t lower = lanes_under<false, false>(weights, scale) & BOTH_CODES;
-    const uint32_t scaled = choose(HALF_E2M1_MAX, lanes_under<false, true>(averages, scale), infinite);
-    const uint32_t nearest = (scaled + BOTH_HALVES) & BOTH_CODES;
+    const uint32_t lanes = lanes_below_eight<false>(weights, scale), back = 0x78007800u - scale.powers;
+    uint32_t middle = (lanes & BOTH_CODES) | BOTH_HALVES;
+    scale_each<1>(&middle, &back);
+    middle = (middle >> 3) + scale.base;
     const uint32_t some = min_lanes(weights & LANE_MAGNITUDES, 0x00010001u) << 9;
-    const uint32_t up = min_lanes(subtract_to_zero(nearest, lower), BOTH_STEPS) & some;
-    return lower + (up & ~(lane_signs(weights ^ averages) | nan));
+    const uint32_t up = reaching_lanes(averages ^ (weights & BOTH_SIGNS), middle) & some;
+    return min_lanes(lanes + up, HALF_E2M1_MAX);
 }
 
 // Float32 bits of two loaded lanes of bfloat16 or binary16, or two loaded float32.
@@ -168,9 +182,18 @@ REFNUM_HD void drawn_words(const uint32_t* in, uint32_t byte, const uint32_t* ra
     }
 }
 
-// Exponent field of float32 from which on lanes lose what goes with their byte: the one of byte 9, and of binary16 of 121.
-template <bool half>
-constexpr uint32_t LEAST_ORDINARY = half ? 123 : 11;
+// Of the floats of a kind: bits below the exponent, and what its field and the byte of a scale differ by.
+template <int kind>
+constexpr int FIELD_AT = kind == FLOAT32 ? 23 : kind == BFLOAT16 ? 7 : 10;
+template <int kind>
+constexpr int FIELD_ABOVE = kind == FLOAT16 ? 112 : 0;
+
+// Fields of maxima from which on lanes lose what goes with their byte, as bytes 9 and, of binary16 lanes, 121 have, and before
+// which the largest power that they are multiplied by is normal.
+template <int kind, bool half>
+constexpr uint32_t LEAST_ORDINARY = kind == FLOAT16 ? (half ? 11 : 1) : 11;
+template <int kind>
+constexpr uint32_t ABOVE_ORDINARY = kind == FLOAT16 ? 31 : 240;
 
 // Maxima of two columns as float32 bits.
 template <int kind>
@@ -179,52 +202,64 @@ REFNUM_HD void two_maxima(const uint32_t* most, int j, uint32_t& low, uint32_t& 
     else two_floats<kind == FLOAT32 ? BFLOAT16 : kind>(most + 2 * j, low, high);
 }
 
-// Bytes of eight columns whose maxima are no special ones, as two lanes a word; `most` as `largest_of_columns` gives it.
+// Bytes of eight columns whose maxima are no special ones, as two lanes a word; `most` as `halve_columns` leaves it.
 // Returns whether that is so: else nothing may be used.
 template <int kind, bool half>
 REFNUM_HD bool ordinary_columns(const uint32_t* most, const TetrajetScale& rule, uint32_t* bytes) {
+    constexpr int at = FIELD_AT<kind>;
+    constexpr uint32_t first = LEAST_ORDINARY<kind, half> << at, last = (ABOVE_ORDINARY<kind> << at) - 1;
     uint32_t least = ~0u, largest = 0;
     REFNUM_UNROLL
     for (int j = 0; j < 4; ++j) {
-        if (kind == BFLOAT16) {
-            least = min_lanes(least, most[2 * j]), largest = max_lanes(largest, most[2 * j]);
-            bytes[j] = ((most[2 * j] + both_lanes(rule.carry >> 16)) >> 7 & 0x01FF01FFu) - 0x00020002u;
+        const uint32_t* two = most + 2 * j;
+        if (kind != FLOAT32) {
+            least = min_lanes(least, two[0]), largest = max_lanes(largest, two[0]);
+            bytes[j] = ((two[0] + both_lanes(rule.carry >> (23 - at))) >> at & (kind == FLOAT16 ? 0x003F003Fu : 0x01FF01FFu)) +
+                       both_lanes(FIELD_ABOVE<kind>) - 0x00020002u;
             continue;
         }
-        uint32_t low, high;
-        two_maxima<kind>(most, j, low, high);
-        least = least < low ? least : low, largest = largest > low ? largest : low;
-        least = least < high ? least : high, largest = largest > high ? largest : high;
-        bytes[j] = ((low + rule.carry) >> 23 | (high + rule.carry) >> 23 << 16) - 0x00020002u;
+        const uint32_t small = two[0] < two[1] ? two[0] : two[1], large = two[0] < two[1] ? two[1] : two[0];
+        least = least < small ? least : small, largest = largest > large ? largest : large;
+        bytes[j] = ((two[0] + rule.carry) >> 23 | (two[1] + rule.carry) >> 23 << 16) - 0x00020002u;
     }
-    if (kind != BFLOAT16) return least >= LEAST_ORDINARY<half> << 23 && largest < FLOAT_INF;
-    return (least & 0xFFFF) >= LEAST_ORDINARY<half> << 7 && least >> 16 >= LEAST_ORDINARY<half> << 7 && larger_lane(largest) < 0x7F80;
+    if (kind == FLOAT32) return least >= first && largest <= last;
+    return min_lanes(least, both_lanes(first)) == both_lanes(first) && max_lanes(largest, both_lanes(last)) == both_lanes(last);
 }
 
 // Scale of two lanes of blocks with such bytes.
 template <bool half>
 REFNUM_HD LaneScale ordinary_scale(uint32_t bytes) {
     const uint32_t base = half ? (bytes - both_lanes(120)) << 10 : (bytes - both_lanes(8)) << 7;
-    return {base, both_lanes(half_power(-7)), both_lanes((11 << 7) - 1), 0x00070007u};
+    return {base, both_lanes(half_power(-7)), 0x00070007u};
 }
 
 // Largest magnitudes of eight columns of some loaded rows, float32 bits; of 16-bit floats patterns of two columns in the
-// lanes of every second word.
+// lanes of every second word, doubled: that drops the upper sign, and the lower one becomes a last bit that decides nothing. `two`
+// keeps it a product, which costs the integer units nothing.
 template <int kind, int rows, int words>
-REFNUM_HD void largest_of_columns(const uint32_t (&in)[rows][words], uint32_t* most) {
+REFNUM_HD void largest_of_columns(const uint32_t (&in)[rows][words], uint32_t two, uint32_t* most) {
+    static_assert(rows % 2 == 0, "rows are taken in pairs");
     REFNUM_UNROLL
-    for (int i = 0; i < rows; ++i) {
+    for (int i = 0; i < rows; i += 2) {
         REFNUM_UNROLL
         for (int j = 0; j < 4; ++j) {
             if (kind != FLOAT32) {
-                most[2 * j] = max_lanes(most[2 * j], in[i][j] & LANE_MAGNITUDES);
+                most[2 * j] = max3_lanes(most[2 * j], in[i][j] * two, in[i + 1][j] * two);
                 continue;
             }
-            const uint32_t low = in[i][2 * j] & FLOAT_MAGNITUDE, high = in[i][2 * j + 1] & FLOAT_MAGNITUDE;
-            most[2 * j] = most[2 * j] > low ? most[2 * j] : low;
-            most[2 * j + 1] = most[2 * j + 1] > high ? most[2 * j + 1] : high;
+            REFNUM_UNROLL
+            for (int n = 0; n < 4; ++n) {
+                const uint32_t one = in[i + n / 2][2 * j + n % 2] & FLOAT_MAGNITUDE;
+                most[2 * j + n % 2] = most[2 * j + n % 2] > one ? most[2 * j + n % 2] : one;
+            }
         }
     }
+}
+// Not doubled.
+template <int kind>
+REFNUM_HD void halve_columns(uint32_t* most) {
+    REFNUM_UNROLL
+    for (int j = 0; j < 8 && kind != FLOAT32; j += 2) most[j] = most[j] >> 1 & LANE_MAGNITUDES;
 }
 
 // Bytes and scales of eight columns with any maxima. Returns a mask of the codes that are kept: not those of NaN blocks.

@@ -23,20 +23,21 @@ __all__ = ["q_ema", "quantize_tetrajet"]
 
 
 class Down(NamedTuple):
-    """The cut of a launch on blocks down columns: threads of a CTA."""
+    """The cut of a launch on blocks down columns: threads of a CTA, and CTAs of a multiprocessor that get registers."""
 
     threads: int
+    ctas: int
 
     @property
     def defines(self) -> tuple[str, ...]:
         """The macros of kernels/tetrajet_memory.cuh."""
-        return (f"THREADS={self.threads}",)
+        return (f"THREADS={self.threads}", f"CTAS={self.ctas}")
 
 
 DOWN: dict[str, Down] = {
-    "quantize_tetrajet_down": Down(128),
-    "quantize_tetrajet_down_stochastic": Down(128),
-    "q_ema_down": Down(128),
+    "quantize_tetrajet_down": Down(128, 5),
+    "quantize_tetrajet_down_stochastic": Down(128, 5),
+    "q_ema_down": Down(128, 4),
 }
 """Kernel file for blocks down columns -> cut."""
 WARP = 32

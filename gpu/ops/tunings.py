@@ -43,7 +43,7 @@ CUTS: Mapping[str, list[Any]] = {
     "quantize_tetrajet": [Grid(256, 2, 32), Grid(128, 2, 32), Grid(128, 1, 32), Grid(128, 2, 16)],
     "quantize_tetrajet_stochastic": [Grid(128, 2, 32), Grid(256, 2, 32), Grid(128, 1, 32), Grid(256, 2, 16)],
     "q_ema": [Grid(128, 2, 16), Grid(128, 2, 32), Grid(128, 1, 32), Grid(256, 2, 16)],
-    **{name: [Down(64), Down(128), Down(256)] for name in tetrajet.DOWN},
+    **{name: [Down(128, 3), Down(128, 4), Down(128, 5), Down(128, 6), Down(256, 2)] for name in tetrajet.DOWN},
     "payload_rows": _grids(16, (4, 8), (64, 128, 256, 512)),
     "payload_quantize": _grids(32, (1, 2)),
     "permute_sum": _grids(4, (4, 8), (128, 256)),

@@ -1,4 +1,4 @@
-"""NVFP4 from the sums of rotated groups, emulated: maxima whose factors are moved, groups that take the other way."""
+"""NVFP4 from the sums of rotated groups, emulated: factors that meet ties, wide groups, and the other way."""
 
 import ml_dtypes
 import numpy as np
@@ -52,3 +52,24 @@ def test_groups_of_no_ordinary_size(variant, axis):
     for amax in (1.3, 1e-30, 1e30):
         together = np.concatenate(tensors, axis=0 if axis else 1)
         compared(together, axis=axis, variant=variant, tensor_amax=np.array([amax], np.float32))
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("order", ["exact", "sequential"])
+def test_wide_groups_beside_ordinary_ones(order, axis):
+    """Rows or columns at powers of two of their own, and numbers that a step cuts off, some of which break a tie."""
+    rng = np.random.default_rng(3)
+    x = np.ldexp(normal(rng).astype(np.float32), rng.integers(-9, 9, (SHAPE[0], 1) if axis == 0 else (1, SHAPE[1])))
+    x[:, 8] = np.ldexp(rng.choice([-1, 1], SHAPE[0]), rng.integers(-40, 0, SHAPE[0]))
+    x[::16, 32:48] = 0
+    x[::16, 32:35] = [1 + 2.0**-7, 2.0**-9, -(2.0**-23)]
+    for amax in (None, 300, 42):
+        maximum = {} if amax is None else {"tensor_amax": np.array([amax], np.float32)}
+        compared(x.astype(ml_dtypes.bfloat16), axis=axis, order=order, **maximum)
+
+
+def test_full_ctas_down_columns():
+    """A CTA of 512 rows writes its codes two groups at a time where a row's scales are whole words."""
+    x = np.random.default_rng(4).standard_normal((1088, 72)).astype(ml_dtypes.bfloat16)
+    for rows in (1088, 1072):
+        compared(x[:rows], axis=0, tensor_amax=np.array([40], np.float32))
