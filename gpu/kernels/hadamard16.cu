@@ -8,7 +8,10 @@ template <int kind, bool flat>
 __device__ __forceinline__ void rotate_rows(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
     uint8_t* out = settled(a.out + ((uint64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x / WARP * WARP) * 32 + threadIdx.x % WARP * 8);
-    const auto taken = [&](uint32_t behind, const TileSums& sums) {
+    const auto taken = [&](uint32_t behind, const TileThread& tile, const Fragments&, const TileSums& sums) {
+        uint32_t words[GROUP / 2];
+        get_group(tile.own, words);
+        if (!sums_decide(a.rotation, words, sums)) return false;
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
             uint32_t piece[2];
@@ -17,9 +20,8 @@ __device__ __forceinline__ void rotate_rows(const RotationArguments& a) {
         }
         return true;
     };
-    rows_rotated<kind, flat, false>(a, tiles, true, taken, [&](const Place<flat>& place, const uint32_t* words) {
-        store<32>(a.out + place.number * 32, words);
-    });
+    const Rows<kind, flat> rows(a, tiles);
+    rows.rotated(taken, [&](const Place<flat>& place, const uint32_t* words) { store<32>(a.out + place.number * 32, words); });
 }
 template <int kind, bool flat>
 __device__ __forceinline__ void rotate_rows_wide(const RotationArguments& a) {
@@ -65,7 +67,7 @@ __device__ __forceinline__ void rotate_columns(const RotationArguments& a) {
 // Down columns of bfloat16 by warps, to bfloat16.
 __device__ __forceinline__ void rotate_squares(const RotationArguments& a) {
     __shared__ uint4 all[CTA_VECTORS<2>];
-    const TileThread tiles = own_tiles<2>(a, all, false);
+    const TileThread tiles = own_tiles<2>(a, all);
     const Corner<BFLOAT16> corner(a);
 #pragma unroll 1
     for (int u = 0; u < STEPS_DOWN; ++u) {

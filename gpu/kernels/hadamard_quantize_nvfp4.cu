@@ -3,36 +3,50 @@
 
 namespace refnum {
 
-// The tensor's scale, and the factor of each code of a block's scale, which the CTA shares: as it is, and small.
+// The tensor's scale, and the factor of each code of a block's scale, which the CTA shares: as it is, and for lanes.
 struct Factors {
     TensorScale tensor;
-    int order;
-    uint32_t* of;
+    int order, rotation;
+    uint32_t *of, bound;
     CodeThread thread;
-    bool plain;
+    bool ties;
     __device__ __forceinline__ Factors(const RotationArguments& a, uint32_t* table)
-        : order(a.order), of(table), thread(code_thread(table + NVFP4_CODES)), plain(true) {
+        : order(a.order), rotation(a.rotation), of(table), thread(code_thread(table + NVFP4_CODES)), ties(false) {
         const uint32_t amax = tensor_maximum(a.amax ? __ldg(a.amax) : *a.out_amax);
         tensor = tensor_scale(amax, a.order);
         for (uint32_t code = threadIdx.x; code < NVFP4_CODES; code += THREADS) {
             of[code] = block_factor(code, tensor, order);
-            of[NVFP4_CODES + code] = small_factor(of[code], plain);
+            of[NVFP4_CODES + code] = lane_factor(of[code], ties);
         }
         if (a.amax && blockIdx.x == 0 && threadIdx.x == 0) *a.out_amax = amax;
-        plain = __syncthreads_and(plain);
+        ties = __syncthreads_or(ties);
+        // What the least number times the least factor of its groups must reach: the numbers of a group add up to four times
+        // its largest sum at most, which the order of additions asks for.
+        bound = kept(a.rotation == ROTATION_EXACT ? LEAST_SHARE : multiply_floats(LEAST_SHARE, 0x40800000));
     }
     // The codes of a tile: `put(n, codes of the group 8n + lane / 4)`, and the code of the scale of the group
-    // 8 * (lane % 4) + lane / 4. Returns whether that can be, the same in all threads.
-    template <class Put>
-    __device__ __forceinline__ bool quantize_sums(const TileSums& sums, uint32_t& code, const Put& put) const {
+    // 8 * (lane % 4) + lane / 4; `own(words)` gives the thread's group, before it is rotated. Returns whether that can be, the
+    // same in all threads.
+    template <bool ties, class Own, class Put>
+    __device__ __forceinline__ bool quantize_sums(const Fragments& w, const TileSums& sums, uint32_t& code, const Own& own,
+                                                  const Put& put) const {
         const uint32_t most = own_maximum(thread, sums);
-        code = block_code(multiply_floats(most, LARGE), tensor, order);
+        code = block_code(most, tensor, order);
         const uint32_t factor = get_word(thread.factors + 4 * code);
-        if (__any_sync(~0u, multiply_floats(most, factor) >= SMALL_SEVEN)) return false;
+        uint32_t factors[4], power = least_power(w);
+#pragma unroll
+        for (int n = 0; n < 4; ++n) factors[n] = __shfl_sync(~0u, factor, n, 4);
+        const uint32_t least = smaller_of_two(smaller_of_two(factors[0], factors[1]), smaller_of_two(factors[2], factors[3]));
+        const bool large = multiply_floats(most, factor) >= HALF_SEVEN, wide = CUT == NEAR || multiply_floats(power, least) < bound;
+        if (__any_sync(~0u, large || wide)) {
+            if (__any_sync(~0u, large)) return false;
+            uint32_t words[GROUP / 2];
+            own(words);
+            if (!sums_decide(rotation, words, sums)) return false;
+        }
 #pragma unroll
         for (int n = 0; n < 4; n += 2) {
-            const uint32_t factors[2] = {__shfl_sync(~0u, factor, n, 4), __shfl_sync(~0u, factor, n + 1, 4)};
-            const uint32_t codes = codes_of_two(sums, n, factors, thread.sixty_four);
+            const uint32_t codes = codes_of_two<ties>(sums, n, factors + n);
             put(n, (uint16_t)codes);
             put(n + 1, (uint16_t)(codes >> 16));
         }
@@ -49,20 +63,18 @@ struct Factors {
 };
 
 // Along rows.
-template <int kind, bool flat>
-__device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
-    __shared__ uint32_t table[2 * NVFP4_CODES];
-    __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
-    const Factors factors(a, table);
+template <int kind, bool flat, bool ties>
+__device__ __forceinline__ void code_rows(const RotationArguments& a, const Rows<kind, flat>& rows, const Factors& factors) {
     const uint32_t lane = threadIdx.x % WARP;
     const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL) + (threadIdx.x - lane);
     const uint64_t own = first + 8 * (lane % 4) + lane / 4;  // the group whose scale this thread finds
     uint8_t *out = settled(a.out + first * 8 + 2 * lane), *out_scales = settled(a.out_scales + own);
-    const auto taken = [&](uint32_t behind, const TileSums& sums) {
+    const auto taken = [&](uint32_t behind, const TileThread& tile, const Fragments& w, const TileSums& sums) {
         uint32_t code;
-        if (!factors.quantize_sums(sums, code, [&](int n, uint16_t codes) {
-                *reinterpret_cast<uint16_t*>(out + 8 * behind + 64 * n) = codes;
-            })) return false;
+        if (!factors.quantize_sums<ties>(w, sums, code, [&](uint32_t* words) { get_group(tile.own, words); },
+                                         [&](int n, uint16_t codes) {
+                                             *reinterpret_cast<uint16_t*>(out + 8 * behind + 64 * n) = codes;
+                                         })) return false;
         if (LAYOUT_OUT == BYTES) {
             out_scales[behind] = (uint8_t)code;
         } else {
@@ -71,39 +83,89 @@ __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
         }
         return true;
     };
-    rows_rotated<kind, flat, true>(a, tiles, factors.plain, taken, [&](const Place<flat>& place, const uint32_t* words) {
+    const auto found = [&](const Place<flat>& place, const uint32_t* words) {
         uint32_t packed[2];
         const uint32_t code = factors.quantize(words, packed);
         store<8>(a.out + place.number * 8, packed);
         if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
         else a.out_scales[place.number] = (uint8_t)code;
-    });
+    };
+    rows.rotated(taken, found);
+}
+template <int kind, bool flat>
+__device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
+    __shared__ uint32_t table[2 * NVFP4_CODES];
+    __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
+    const Rows<kind, flat> rows(a, tiles);  // their copies are on the way while the table is made
+    const Factors factors(a, table);
+    if (kind == BFLOAT16 && factors.ties) code_rows<kind, flat, true>(a, rows, factors);
+    else code_rows<kind, flat, false>(a, rows, factors);
 }
 
 // Down columns: the codes of a CTA's groups are gathered, so that they are written row by row of the result.
 template <int kind>
+struct Gathered {
+    uint2 codes[GROUPS_DOWN][ACROSS<kind> + 1];
+    __align__(4) uint8_t scales[ACROSS<kind>][GROUPS_DOWN + 4];
+};
+template <int kind, bool ties>
+__device__ __forceinline__ void code_columns(const RotationArguments& a, const Corner<kind>& corner, const uint4* tiles,
+                                             const Factors& factors, Gathered<kind>& gathered) {
+    const auto found = [&](uint32_t group, uint32_t column, const uint32_t* words) {
+        uint32_t packed[2];
+        gathered.scales[column][group] = (uint8_t)factors.quantize(words, packed);
+        gathered.codes[group][column] = make_uint2(packed[0], packed[1]);
+    };
+    if constexpr (kind == BFLOAT16) {
+        const uint32_t lane = threadIdx.x % WARP;
+        const auto taken = [&](uint32_t group, uint32_t column, const OwnColumn& own, const Fragments& w, const TileSums& sums) {
+            uint16_t* out = reinterpret_cast<uint16_t*>(&gathered.codes[group][column]) + lane;
+            uint32_t code;
+            if (!factors.quantize_sums<ties>(w, sums, code, own, [&](int n, uint16_t four) { out[32 * n] = four; })) return false;
+            gathered.scales[column + 8 * (lane % 4) + lane / 4][group] = (uint8_t)code;
+            return true;
+        };
+        if (a.aligned) return squares_rotated(a, corner, tiles, taken, found);
+    }
+    columns_rotated<kind>(a, corner, tiles, found);
+}
+template <int kind>
+constexpr int DOWN_VECTORS = kind != BFLOAT16 ? 1 : (int)(SQUARES * WARPS * SQUARE_VECTORS) > CTA_VECTORS<2>
+                                 ? (int)(SQUARES * WARPS * SQUARE_VECTORS) : CTA_VECTORS<2>;
+template <int kind>
 __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     constexpr uint32_t wide = ACROSS<kind>;
     __shared__ uint32_t table[2 * NVFP4_CODES];
-    __shared__ uint4 tiles[CTA_VECTORS<2> + WARPS * RAW_VECTORS];
-    __shared__ uint2 codes[GROUPS_DOWN][wide + 1];
-    __shared__ uint8_t scales[GROUPS_DOWN][wide + 4];
+    __shared__ uint4 tiles[DOWN_VECTORS<kind>];
+    __shared__ Gathered<kind> gathered;
     const Corner<kind> corner(a);
+    start_columns(a, corner, tiles);  // on the way while the table is made
     const Factors factors(a, table);
+    if (kind == BFLOAT16 && factors.ties) code_columns<kind, true>(a, corner, tiles, factors, gathered);
+    else code_columns<kind, false>(a, corner, tiles, factors, gathered);
     const uint32_t lane = threadIdx.x % WARP;
-    const auto taken = [&](uint32_t group, uint32_t row, const TileSums& sums) {
-        uint16_t* out = reinterpret_cast<uint16_t*>(&codes[group][row]) + lane;
-        uint32_t code;
-        if (!factors.quantize_sums(sums, code, [&](int n, uint16_t four) { out[32 * n] = four; })) return false;
-        scales[group][row + 8 * (lane % 4) + lane / 4] = (uint8_t)code;
-        return true;
-    };
-    columns_rotated<kind, true>(a, corner, tiles, factors.plain, taken, [&](uint32_t group, uint32_t row, const uint32_t* words) {
-        uint32_t packed[2];
-        scales[group][row] = (uint8_t)factors.quantize(words, packed);
-        codes[group][row] = make_uint2(packed[0], packed[1]);
-    });
     __syncthreads();
+    if (GROUPS_DOWN == 32 && LAYOUT_OUT == BYTES && a.per_row % 4 == 0 && corner.group + GROUPS_DOWN <= a.per_row) {
+        // two groups a store, four scales a store
+        const uint32_t pair = 2 * ((lane & 7) + 8 * (lane >> 4)), four = lane % 8 * 4;
+        const uint32_t left = a.k - corner.column;
+        uint32_t column = threadIdx.x / WARP * 2 + (lane >> 3 & 1);
+        const uint64_t first = (uint64_t)corner.column * a.per_row + corner.group;
+        uint8_t* p = a.out + (first + (uint64_t)column * a.per_row + pair) * 8;
+#pragma unroll 4
+        for (uint32_t i = 0; i < wide; i += 2 * WARPS, p += (uint64_t)(16 * WARPS) * a.per_row) {
+            const uint2 one = gathered.codes[pair][column + i], two = gathered.codes[pair + 1][column + i];
+            if (column + i < left) *reinterpret_cast<uint4*>(p) = make_uint4(one.x, one.y, two.x, two.y);
+        }
+        column = threadIdx.x / 8;
+        p = a.out_scales + first + (uint64_t)column * a.per_row + four;
+#pragma unroll
+        for (uint32_t i = 0; i < wide; i += THREADS / 8, p += (uint64_t)(THREADS / 8) * a.per_row) {
+            const uint32_t word = *reinterpret_cast<const uint32_t*>(&gathered.scales[column + i][four]);
+            if (column + i < left) *reinterpret_cast<uint32_t*>(p) = word;
+        }
+        return;
+    }
     constexpr uint32_t step = THREADS / GROUPS_DOWN;
     const uint32_t group = threadIdx.x % GROUPS_DOWN;
     if (corner.group + group >= a.per_row) return;
@@ -111,24 +173,14 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     uint64_t place = (uint64_t)(corner.column + column) * a.per_row + corner.group + group;
 #pragma unroll 2
     for (; column < wide && corner.column + column < a.k; column += step, place += (uint64_t)step * a.per_row) {
-        const uint32_t row = tile_row<kind>(column), scale = scales[group][row];
-        *reinterpret_cast<uint2*>(a.out + place * 8) = codes[group][row];
+        const uint32_t scale = gathered.scales[column][group];
+        *reinterpret_cast<uint2*>(a.out + place * 8) = gathered.codes[group][column];
         if (LAYOUT_OUT == BYTES) a.out_scales[place] = (uint8_t)scale;
         else lay_scale(a.out_scales, a.rows, a.columns, corner.column + column, corner.group + group, scale);
     }
 }
 
-// The larger of the largest magnitudes of the warp's threads, into out_amax, which holds a maximum already.
-__device__ __forceinline__ void put_largest(const RotationArguments& a, uint32_t most) {
-    most = __reduce_max_sync(~0u, round_to_bfloat16(most) << 16);
-    if (threadIdx.x % WARP == 0 && most > *reinterpret_cast<volatile uint32_t*>(a.out_amax)) atomicMax(a.out_amax, most);
-}
-__device__ __forceinline__ uint32_t larger_of(uint32_t most, const uint32_t* words) {
-    bool odd = false;
-    const uint32_t found = nvfp4_maximum<BFLOAT16>(words, odd);
-    return found > most ? found : most;
-}
-
+constexpr uint32_t ABOVE_ONE = 0x3F802000;  // 1 + 2**-10
 __device__ __forceinline__ uint32_t larger_of_sums(uint32_t most, const TileSums& sums) {
     uint32_t largest[4];
 #pragma unroll
@@ -139,24 +191,63 @@ __device__ __forceinline__ uint32_t larger_of_sums(uint32_t most, const TileSums
     return larger_of_two(most, larger_of_two(larger_of_two(largest[0], largest[1]), larger_of_two(largest[2], largest[3])));
 }
 
-// The largest magnitude of the rotated matrix, NaN left out, into out_amax: that of the sums is rounded last.
+// The largest magnitude of the rotated matrix, NaN left out, into out_amax: that of the sums is rounded last. A tile whose sums
+// lie far enough below a maximum already known says nothing more, exact or not: sums are right to within 2**-15 of the largest.
+struct Largest {
+    const RotationArguments& a;
+    uint32_t most, known;  // of this thread, and of the warp's threads and of what they saw of others
+    __device__ __forceinline__ explicit Largest(const RotationArguments& of)
+        : a(of), most(0), known(*reinterpret_cast<volatile uint32_t*>(of.out_amax)) {}
+    template <class Own>
+    __device__ __forceinline__ bool takes(const TileSums& sums, const Own& own) {
+        const uint32_t here = larger_of_sums(0, sums);
+        const bool below = __uint_as_float(multiply_floats(here, ABOVE_ONE)) <= __uint_as_float(known);
+        if (__all_sync(~0u, below)) return true;
+        uint32_t words[GROUP / 2];
+        own(words);
+        if (!sums_decide(a.rotation, words, sums)) return false;
+        most = larger_of_two(most, here);
+        known = larger_of_two(known, __reduce_max_sync(~0u, round_to_bfloat16(most) << 16));
+        return true;
+    }
+    __device__ __forceinline__ void find(const uint32_t* words) {
+        bool odd = false;
+        const uint32_t found = nvfp4_maximum<BFLOAT16>(words, odd);
+        most = found > most ? found : most;
+    }
+    // The larger of the largest magnitudes of the warp's threads, into out_amax.
+    __device__ __forceinline__ void put() const {
+        const uint32_t all = __reduce_max_sync(~0u, round_to_bfloat16(most) << 16);
+        if (threadIdx.x % WARP == 0 && all > *reinterpret_cast<volatile uint32_t*>(a.out_amax)) atomicMax(a.out_amax, all);
+    }
+};
 template <int kind, bool flat>
 __device__ __forceinline__ void largest_rows(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
-    uint32_t most = 0;
-    const auto taken = [&](uint32_t, const TileSums& sums) { return most = larger_of_sums(most, sums), true; };
-    rows_rotated<kind, flat, false>(a, tiles, true, taken,
-                                    [&](const Place<flat>&, const uint32_t* words) { most = larger_of(most, words); });
-    put_largest(a, most);
+    Largest largest(a);
+    const auto taken = [&](uint32_t, const TileThread& tile, const Fragments&, const TileSums& sums) {
+        return largest.takes(sums, [&](uint32_t* words) { get_group(tile.own, words); });
+    };
+    const Rows<kind, flat> rows(a, tiles);
+    rows.rotated(taken, [&](const Place<flat>&, const uint32_t* words) { largest.find(words); });
+    largest.put();
 }
 template <int kind>
 __device__ __forceinline__ void largest_columns(const RotationArguments& a) {
-    __shared__ uint4 tiles[CTA_VECTORS<2> + WARPS * RAW_VECTORS];
-    uint32_t most = 0;
-    const auto taken = [&](uint32_t, uint32_t, const TileSums& sums) { return most = larger_of_sums(most, sums), true; };
-    columns_rotated<kind, false>(a, Corner<kind>(a), tiles, true, taken,
-                                 [&](uint32_t, uint32_t, const uint32_t* words) { most = larger_of(most, words); });
-    put_largest(a, most);
+    __shared__ uint4 tiles[DOWN_VECTORS<kind>];
+    const Corner<kind> corner(a);
+    Largest largest(a);
+    const auto found = [&](uint32_t, uint32_t, const uint32_t* words) { largest.find(words); };
+    bool done = false;
+    if constexpr (kind == BFLOAT16) {
+        const auto taken = [&](uint32_t, uint32_t, const OwnColumn& own, const Fragments&, const TileSums& sums) {
+            return largest.takes(sums, own);
+        };
+        start_columns(a, corner, tiles);
+        if (a.aligned) squares_rotated(a, corner, tiles, taken, found), done = true;
+    }
+    if (!done) columns_rotated<kind>(a, corner, tiles, found);
+    largest.put();
 }
 
 }  // namespace refnum

@@ -1,47 +1,46 @@
 // Codes of NVFP4 from the sums of a rotated tile, as they lie in the threads (clauses N21 and N22.6). Device only.
 //
-// The sums are rotated numbers times 2**-63, and a factor is taken times 2**-63 too: a product has the size in which E2M1's 1
-// is float32's smallest normal number, and so its code in three bits, after half of a code was added. That is a tie away
-// from zero. Where E2M1's tie to even goes the other way a factor is moved by some units: a product of a bfloat16
-// decides nothing unless it lies next to a tie, which at most one bfloat16 of four does (a product and its double have
-// ties alike), and the factor is moved to the side that all of these want. A factor that has two wishes is rare, but of
-// powers of two; it leads its tensor to the other way.
+// A factor is taken times 2**-14: a product has the size in which E2M1's 1 is binary16's smallest normal number, and so its
+// code in three bits of a lane, cut off toward zero, after half of a code was added. That rounds ties away from zero. Where
+// a product of a bfloat16 may be a tie whose even code is the one below, the float32 below each product is coded too: the codes
+// differ by one at a tie and nowhere else, and the even one of them is the result.
+//
+// Whether the sums of a tile are exact is asked of the tile together: where the numbers are multiples of 2**e, no sum was cut
+// if all of them are below 2**(e + 24). Sums bound the numbers, since the largest magnitude of a rotated group times four is
+// no smaller than that of the group, and a factor bounds the sums: seven over it. So a thread holds the least of its own 16
+// numbers against the least factor of the four groups that they are in; a tile that this does not prove is asked again group by
+// group (rotation_tile.cuh).
 #pragma once
 
 #include "rotation_memory.cuh"
 
 namespace refnum {
 
-constexpr uint32_t SMALL = 0x20000000, LARGE = 0x5F000000;                       // 2**-63, 2**63
-constexpr uint32_t LEAST_FACTOR = 0x21800000, LARGEST_FACTOR = 0x5D800000;       // 2**-60, 2**60
-constexpr uint32_t NO_FACTOR = FLOAT_LARGEST, SMALL_SEVEN = 0x01E00000;          // 7 * 2**-126
-constexpr uint32_t BESIDE_TIE = 48, MOVED = 16;                                  // units in the last place
+constexpr uint32_t LEAST_FACTOR = 0x21800000, LARGEST_FACTOR = 0x5D800000;  // 2**-60, 2**60
+constexpr uint32_t NO_FACTOR = FLOAT_LARGEST;
+constexpr uint32_t HALF_ONE = 0x38800000, HALF_SEVEN = 0x39E00000;  // 2**-14, and 7 of these
+constexpr uint32_t LEAST_SHARE = 0x32640000;                        // 14.25 * 2**-30: above 4 * 7 * (1 + 2**-8) * 2**-14 * 2**-17
+constexpr uint32_t FLOAT_BELOW_ONE = 0x3F7FFFFF;                    // a float32 times this is the one below it
 
-// The factor times 2**-63, moved; `plain` becomes false where it has two wishes.
-__device__ __forceinline__ uint32_t small_factor(uint32_t factor, bool& plain) {
+// The factor times 2**-14; `ties` becomes true where a bfloat16 times it is 1, 5 or one of these times a power of two.
+__device__ __forceinline__ uint32_t lane_factor(uint32_t factor, bool& ties) {
     if (factor < LEAST_FACTOR || factor > LARGEST_FACTOR) return NO_FACTOR;
-    bool up = false, down = false;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {  // 1 of 0.25, 3 of 0.75, 5 of 1.25, 2.5 and 5, 7 of 1.75 and 3.5
-        const uint32_t tie = i == 0 ? 0x3F800000 : i == 1 ? 0x40400000 : i == 2 ? 0x40A00000 : 0x40E00000;
-        const uint32_t x = round_to_bfloat16(divide_floats(tie, factor)) << 16, product = multiply_floats(x, factor);
-        if (product - tie + BESIDE_TIE > 2 * BESIDE_TIE) continue;
-        const bool wish = i % 2 ? product >= tie : product > tie;
-        up |= wish, down |= !wish;
+    for (uint32_t tie = FLOAT_ONE; tie <= 0x40A00000; tie += 0x01200000) {  // of 0.25, and of 1.25, 2.5 and 5
+        ties |= multiply_floats(round_to_bfloat16(divide_floats(tie, factor)) << 16, factor) == tie;
     }
-    if (up && down) plain = false;
-    return multiply_floats(up ? factor + MOVED : down ? factor - MOVED : factor, SMALL);
+    return multiply_floats(factor, HALF_ONE);
 }
 
-// What a thread needs: the table of small factors in shared memory, selectors of the words and of the half that have its
-// group's maximum, and a factor whose multiplications stay what they are.
+// What a thread needs: the table of these factors in shared memory, and selectors of the words and of the half that have its
+// group's maximum.
 struct CodeThread {
-    uint32_t factors, own, other, half, sixty_four;
+    uint32_t factors, own, other, half;
 };
 __device__ __forceinline__ CodeThread code_thread(const uint32_t* factors) {
     const bool upper = threadIdx.x & 2, odd = threadIdx.x & 1;
     return {settled((uint32_t)__cvta_generic_to_shared(factors)), settled(upper ? 0x7654 : 0x3210), settled(upper ? 0x3210 : 0x7654),
-            settled(odd ? 0x3244 : 0x1044), kept(64)};
+            settled(odd ? 0x3244 : 0x1044)};
 }
 __device__ __forceinline__ uint32_t get_word(uint32_t at) {
     uint32_t word;
@@ -56,7 +55,27 @@ __device__ __forceinline__ uint32_t larger_of_two(uint32_t a, uint32_t b) {
     return __float_as_uint(larger);
 }
 
-// The maximum of the group 8 * (lane % 4) + lane / 4, times 2**-63.
+__device__ __forceinline__ uint32_t smaller_magnitudes(uint32_t a, uint32_t b) {
+    uint32_t out;
+    asm("min.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+    return out;
+}
+
+// The power of two at or below the least magnitude of a thread's numbers, float32 bits; of a subnormal one zero.
+__device__ __forceinline__ uint32_t least_power(const Fragments& w) {
+    uint32_t least[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) least[i] = smaller_magnitudes(w[0][i], w[1][i]);
+    uint32_t one = smaller_magnitudes(smaller_magnitudes(least[0], least[1]), smaller_magnitudes(least[2], least[3]));
+    one = smaller_magnitudes(one, permute(one, one, 0x1032));
+    return one & FLOAT_INF;
+}
+
+__device__ __forceinline__ uint32_t smaller_of_two(uint32_t a, uint32_t b) {
+    return __float_as_uint(fminf(__uint_as_float(a), __uint_as_float(b)));
+}
+
+// The maximum of the group 8 * (lane % 4) + lane / 4.
 __device__ __forceinline__ uint32_t own_maximum(const CodeThread& thread, const TileSums& sums) {
     uint32_t most[4];
 #pragma unroll
@@ -72,24 +91,35 @@ __device__ __forceinline__ uint32_t own_maximum(const CodeThread& thread, const 
     return permute(both, 0, thread.half);
 }
 
-// A sum times a factor: its sign and code in the upper four bits of a word, but for the half of a code.
-__device__ __forceinline__ uint32_t code_above(uint32_t sum, uint32_t factor, uint32_t sixty_four) {
-    const uint32_t x = bfloat16_pair(0, sum);
-    return multiply_magnitude(x, factor) * sixty_four + multiply_floats(x, 0);
+// Two float32, lanes of binary16, cut off toward zero.
+__device__ __forceinline__ uint32_t cut_halves(uint32_t low, uint32_t high) {
+    uint32_t out;
+    asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(__uint_as_float(high)), "f"(__uint_as_float(low)));
+    return out;
 }
 
 // The codes of a thread's four numbers of the groups 8n + lane / 4 and 8n + 8 + lane / 4.
-__device__ __forceinline__ uint32_t codes_of_two(const TileSums& sums, int n, const uint32_t* factors, uint32_t sixty_four) {
-    uint32_t even[2], odd[2];
+template <bool ties>
+__device__ __forceinline__ uint32_t codes_of_two(const TileSums& sums, int n, const uint32_t* factors) {
+    uint32_t codes[2];  // of the even numbers and of the odd ones: a byte each, sign above and code in bits 1 to 3
 #pragma unroll
-    for (int g = 0; g < 2; ++g) {
-        uint32_t codes[4];
+    for (int j = 0; j < 2; ++j) {
+        uint32_t products[2], below[2];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) codes[j] = code_above(sums[n / 2][j / 2][2 * g + j % 2], factors[g], sixty_four);
-        even[g] = permute(codes[0], codes[2], 0x0073), odd[g] = permute(codes[1], codes[3], 0x0073);
+        for (int g = 0; g < 2; ++g) {
+            uint32_t two[2];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) two[i] = multiply_floats(bfloat16_pair(0, sums[n / 2][i][2 * g + j]), factors[g]);
+            products[g] = cut_halves(two[0], two[1]);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) two[i] = multiply_floats(two[i], FLOAT_BELOW_ONE);
+            below[g] = cut_halves(two[0], two[1]);
+        }
+        codes[j] = permute(products[0], products[1], 0x7531) + 0x01010101;
+        if (ties) codes[j] &= (permute(below[0], below[1], 0x7531) + 0x01010101) | 0xFDFDFDFD;
     }
-    const uint32_t low = permute(even[0], even[1], 0x5410) + 0x08080808, high = permute(odd[0], odd[1], 0x5410) + 0x08080808;
-    return choose(low >> 4, high, 0x0F0F0F0Fu);
+    const uint32_t even = choose(codes[0] >> 1, codes[0] >> 4, 0x07070707), odd = choose(codes[1] << 3, codes[1], 0x70707070);
+    return choose(even, odd, 0x0F0F0F0F);
 }
 
 }  // namespace refnum

@@ -41,11 +41,8 @@ struct Corner {
     }
 };
 
-// The row of a warp's tiles that has a column down columns: neighbours lie eight rows from each other.
-template <int kind>
-__device__ __forceinline__ uint32_t tile_row(uint32_t column) {
-    return kind == BFLOAT16 ? (column & 7) << 3 | column >> 3 : column;
-}
+// The column of a row of a warp's tiles: neighbours lie eight rows from each other.
+__device__ __forceinline__ uint32_t tile_column(uint32_t row) { return (row & 7) << 3 | row >> 3; }
 
 // A group along rows; one that does not exist is zeros.
 template <int kind, bool flat>
@@ -102,31 +99,65 @@ __device__ __forceinline__ void await_groups() {
     asm volatile("cp.async.wait_group %0;" : : "n"(last) : "memory");
 }
 
-// The same rows and columns of a whole warp, copied to shared memory meanwhile, where they are aligned; rows behind the last
-// are +0. A row's vectors lie so that the threads of a load of squares meet different banks.
-constexpr int RAW_VECTORS = THREADS <= 128 ? 128 : 0;  // of a warp: where there is room
-struct RawSquares {
-    uint32_t to, from, vector;
-    __device__ __forceinline__ explicit RawSquares(const uint4* all) {
-        const uint32_t lane = threadIdx.x % WARP, base = (uint32_t)__cvta_generic_to_shared(all + threadIdx.x / WARP * RAW_VECTORS);
-        to = settled(base + 128 * (lane / 8)), vector = 16 * (lane % 8);
-        from = settled(base + 512 * (lane & 3) + 16 * (lane >> 2 ^ 2 * (lane & 3)));
+// Fragments of 16 columns of a square of 16 rows of numbers, 128 bytes a row, transposed as they are loaded.
+__device__ __forceinline__ void get_columns(uint32_t at, uint32_t* w) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(at) : "memory");
+}
+
+// The squares of a warp, 16 rows of 64 columns, copied to shared memory ahead where they are aligned; rows behind the last are
+// +0. A row's vectors lie so that the eight rows of a matrix meet different banks.
+#ifndef SQUARES
+#define SQUARES 2
+#endif
+constexpr int AHEAD_DOWN = SQUARES;
+constexpr uint32_t SQUARE_BYTES = 2048, SQUARE_VECTORS = SQUARE_BYTES / 16;
+struct Squares {
+    uint32_t to, from, base;
+    __device__ __forceinline__ explicit Squares(const uint4* all) {
+        const uint32_t lane = threadIdx.x % WARP, row = (lane & 7) + 8 * (lane >> 4);
+        base = settled((uint32_t)__cvta_generic_to_shared(all + threadIdx.x / WARP * (SQUARES * SQUARE_VECTORS)));
+        to = settled(base + 128 * (lane / 8) + 16 * (lane % 8 ^ lane / 8));
+        from = settled(base + 128 * row + 16 * ((lane >> 3 & 1) ^ (lane & 7)));
     }
-    __device__ __forceinline__ void start(const RotationArguments& a, uint32_t first_column, uint32_t group) const {
+    __device__ __forceinline__ void start(const RotationArguments& a, uint32_t first_column, uint32_t group, uint32_t stage) const {
         const uint32_t lane = threadIdx.x % WARP, column = first_column + lane % 8 * 8, top = group * GROUP + lane / 8;
         const uint8_t* p = a.x + (offset_t)top * a.x_stride + (offset_t)column * 2;
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i, p += 4 * a.x_stride) {
             const bool exists = column < a.k && top + 4 * i < a.m;
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                         : : "r"(to + (vector ^ 32 * i) + 512 * i), "l"(exists ? p : a.x), "r"(exists ? 16 : 0) : "memory");
+                         : : "r"((to ^ 64 * (i & 1)) + 512 * i + stage * SQUARE_BYTES), "l"(exists ? p : a.x), "r"(exists ? 16 : 0)
+                         : "memory");
         }
-        commit_groups();
     }
-    __device__ __forceinline__ void get(uint32_t (&w)[4][4]) const {
+    // Fragments of the columns 32 * i on.
+    __device__ __forceinline__ void get(uint32_t stage, int i, Fragments& w) const {
 #pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) get_vector(from + 128 * i, w[i]);
+        for (int half = 0; half < 2; ++half) get_columns((from ^ (64 * i + 32 * half)) + stage * SQUARE_BYTES, w[half]);
     }
+    // The column 32 * i + lane.
+    __device__ __forceinline__ void get_column(uint32_t stage, int i, uint32_t* words) const {
+        const uint32_t lane = threadIdx.x % WARP, vector = 4 * i + lane / 8;
+#pragma unroll
+        for (uint32_t row = 0; row < GROUP; row += 2) {
+            uint16_t two[2];
+#pragma unroll
+            for (uint32_t k = 0; k < 2; ++k) {
+                const uint32_t at = base + stage * SQUARE_BYTES + 128 * (row + k) + 16 * (vector ^ ((row + k) & 7)) + 2 * (lane % 8);
+                asm volatile("ld.shared.u16 %0, [%1];" : "=h"(two[k]) : "r"(at) : "memory");
+            }
+            words[row / 2] = two[0] | (uint32_t)two[1] << 16;
+        }
+    }
+};
+
+// The thread's numbers of the column 32 * i + lane.
+struct OwnColumn {
+    const Squares& squares;
+    uint32_t stage;
+    int i;
+    __device__ __forceinline__ void operator()(uint32_t* words) const { squares.get_column(stage, i, words); }
 };
 
 // Four rows of eight columns <-> the pieces of two tiles, four numbers of a column each.
@@ -155,8 +186,8 @@ __device__ __forceinline__ void get_square(uint32_t piece, uint32_t (&w)[4][4]) 
 template <int count>
 constexpr int CTA_VECTORS = WARPS * count * TILE_VECTORS;
 template <int count>
-__device__ __forceinline__ TileThread own_tiles(const RotationArguments& a, const uint4* all, bool small) {
-    return tile_thread(a.signs, all + threadIdx.x / WARP * (count * TILE_VECTORS), small ? SMALL_QUARTERS : QUARTERS);
+__device__ __forceinline__ TileThread own_tiles(const RotationArguments& a, const uint4* all) {
+    return tile_thread(a.signs, all + threadIdx.x / WARP * (count * TILE_VECTORS));
 }
 // The next tile of a warp.
 __device__ __forceinline__ TileThread next_tile(TileThread thread, int i) {
@@ -180,32 +211,41 @@ __device__ __forceinline__ void start_group(const RotationArguments& a, const Pl
     }
 }
 
-// A tile whose sums were not taken, rotated in shared memory; `words`: the thread's group, before and after. `small`:
-// whether the matrix is.
-__device__ __forceinline__ void rotate_whole(const RotationArguments& a, TileThread tile, bool small, uint32_t* words) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) tile.matrix[i / 2][i % 2] ^= small ? SMALL_QUARTERS ^ QUARTERS : 0;
+// A tile, rotated in shared memory; `words`: the thread's group, before and after.
+__device__ __forceinline__ void rotate_whole(const RotationArguments& a, const TileThread& tile, uint32_t* words) {
+    put_group(tile.own, words);
     rotate_tile(tile, a.signs, a.rotation, words);
     get_group(tile.own, words);
-    __syncwarp();  // others' groups are copied to its place next
+    __syncwarp();  // other groups come to its place next
 }
 
-// All groups of a warp along rows, in turn, rotated. The next ones are on their way meanwhile. `taken(behind, sums)` is asked
-// first, if `ready`: the sums of the warp's groups, which lie `behind` the first ones, are spread over it. If it says no,
-// `found(place, words)` gets the groups.
-constexpr int AHEAD = 2;
-template <bool flat, bool small, bool ready, class Taken, class Found>
-__device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, const Taken& taken, const Found& found) {
-    const TileThread tiles = own_tiles<AHEAD>(a, all, small);
-    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL), behind_first = a.chunks - first;
-    const uint32_t left = behind_first < THREADS * UNROLL ? (uint32_t)behind_first : THREADS * UNROLL;
-    const uint32_t lane = threadIdx.x % WARP, thread = settled(threadIdx.x);
-    // Contiguous groups are copied by vectors of neighbouring threads, two of a group.
-    const uint32_t vector = settled(2 * threadIdx.x - lane), vectors = 2 * left - 1;
-    const uint32_t half = settled(tiles.own - 32 * lane - 16 * (lane >> 2 & 1) + 16 * (lane ^ (lane >> 3 & 1)));
-    const uint8_t* x = flat ? settled(a.x + first * 32) : a.x;
-    if (left == 0) return;
-    const auto start = [&](int u) {
+// All groups of a warp along rows, in turn, rotated. The next ones are on their way meanwhile, the first ones from the start.
+#ifndef STAGES
+#define STAGES 2
+#endif
+constexpr int AHEAD = STAGES;
+template <bool flat>
+struct RowTiles {
+    static_assert(UNROLL <= 32, "a bit for each tile");
+    const RotationArguments& a;
+    TileThread tiles;
+    uint64_t first;
+    uint32_t left, thread, vector, vectors, half;
+    const uint8_t* x;
+    __device__ __forceinline__ RowTiles(const RotationArguments& of, const uint4* all) : a(of), tiles(own_tiles<AHEAD>(of, all)) {
+        first = (uint64_t)blockIdx.x * (THREADS * UNROLL);
+        const uint64_t behind_first = a.chunks - first;
+        left = behind_first < THREADS * UNROLL ? (uint32_t)behind_first : THREADS * UNROLL;
+        const uint32_t lane = threadIdx.x % WARP;
+        thread = settled(threadIdx.x);
+        // Contiguous groups are copied by vectors of neighbouring threads, two of a group.
+        vector = settled(2 * threadIdx.x - lane), vectors = 2 * left - 1;
+        half = settled(tiles.own - 32 * lane - 16 * (lane >> 2 & 1) + 16 * (lane ^ (lane >> 3 & 1)));
+        x = flat ? settled(a.x + first * 32) : a.x;
+#pragma unroll
+        for (int u = 0; u < AHEAD && left; ++u) start(u);
+    }
+    __device__ __forceinline__ void start(int u) const {
         constexpr uint32_t bytes = 16 * TILE_VECTORS;
         if (flat) {
 #pragma unroll
@@ -218,85 +258,160 @@ __device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const 
             start_group(a, place_of<flat>(a, first + u * THREADS + thread), next_tile(tiles, u % AHEAD).own);
         }
         commit_groups();
-    };
-#pragma unroll
-    for (int u = 0; u < AHEAD; ++u) start(u);
+    }
+    // `taken(behind, tile, fragments, sums)` is asked first: the sums of the warp's groups, which lie `behind` the first ones,
+    // are spread over it. Tiles to which it says no are read again at the end, and `found(place, words)` gets their groups.
+    template <class Taken, class Found>
+    __device__ __forceinline__ void rotated(const Taken& taken, const Found& found) const {
+        if (left == 0) return;
+        const uint32_t lane = threadIdx.x % WARP;
+        const uint32_t groups = __shfl_sync(~0u, left - min(left, threadIdx.x - lane), 0);  // from this warp's first one on: uniform
+        uint32_t others = 0;
 #pragma unroll AHEAD
-    for (uint32_t u = 0; u < UNROLL; ++u) {
-        const TileThread tile = next_tile(tiles, u % AHEAD);
-        uint32_t words[GROUP / 2];
-        TileSums sums;
-        await_groups<AHEAD - 1>();
+        for (uint32_t u = 0; u < UNROLL; ++u) {
+            const TileThread tile = next_tile(tiles, u % AHEAD);
+            Fragments w;
+            TileSums sums;
+            await_groups<AHEAD - 1>();
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < 2; ++i) get_fragments(tile.fragment + 512 * i, w[i]);
+            fragment_sums(tile, w, sums);
+            if (u * THREADS + WARP > groups || !taken(u * THREADS, tile, w, sums)) others |= 1u << u;
+            if (u + AHEAD < UNROLL) {
+                __syncwarp();
+                start(u + AHEAD);
+            } else {
+                commit_groups();
+            }
+        }
+        await_groups<0>();
         __syncwarp();
-        get_group(tile.own, words);
-        const uint32_t summed = ready ? sum_tile<small>(tile, a.rotation, words, sums) : 0, last = thread | (WARP - 1);
-        if (!summed || u * THREADS + last >= left || !taken(u * THREADS, sums)) {
-            rotate_whole(a, tile, small, words);
-            const Place<flat> place = place_of<flat>(a, first + u * THREADS + thread);
+#pragma unroll 1
+        for (; others; others &= others - 1) {
+            const Place<flat> place = place_of<flat>(a, first + (__ffs(others) - 1) * THREADS + thread);
+            uint32_t words[GROUP / 2];
+            load_group<BFLOAT16, flat>(a, place, words);
+            rotate_whole(a, tiles, words);
             if (place.exists) found(place, words);
         }
-        if (u + AHEAD < UNROLL) start(u + AHEAD);
-        else commit_groups();
     }
-}
+};
+
 // The same of float32, whose groups each thread rotates by itself.
-template <bool flat, class Found>
-__device__ __forceinline__ void groups_rotated(const RotationArguments& a, const Found& found) {
+template <bool flat>
+struct RowGroups {
+    const RotationArguments& a;
+    __device__ __forceinline__ RowGroups(const RotationArguments& of, const uint4*) : a(of) {}
+    template <class Taken, class Found>
+    __device__ __forceinline__ void rotated(const Taken&, const Found& found) const {
 #pragma unroll 1
-    for (int u = 0; u < UNROLL; ++u) {
-        const Place<flat> place = nvfp4_place<flat>(a, u);
-        if (!place.exists) return;
-        uint32_t w[GROUP], words[GROUP / 2];
-        load_group<FLOAT32, flat>(a, place, w);
-        rotate_group<FLOAT32, 8>(w, a.signs, a.rotation, words);
-        found(place, words);
+        for (int u = 0; u < UNROLL; ++u) {
+            const Place<flat> place = nvfp4_place<flat>(a, u);
+            if (!place.exists) return;
+            uint32_t w[GROUP], words[GROUP / 2];
+            load_group<FLOAT32, flat>(a, place, w);
+            rotate_group<FLOAT32, 8>(w, a.signs, a.rotation, words);
+            found(place, words);
+        }
     }
+};
+template <int kind, bool flat>
+struct Rows : RowGroups<flat> {
+    using RowGroups<flat>::RowGroups;
+};
+template <bool flat>
+struct Rows<BFLOAT16, flat> : RowTiles<flat> {
+    using RowTiles<flat>::RowTiles;
+};
+
+// Starts to copy the warp's square of a step, if there is one.
+__device__ __forceinline__ void start_squares(const RotationArguments& a, const Corner<BFLOAT16>& corner, const Squares& squares,
+                                              uint32_t warp, uint32_t u) {
+    const uint32_t group = corner.group + u * WARPS + warp;
+    if (u < STEPS_DOWN && group < a.per_row) squares.start(a, corner.column, group, u % SQUARES);
+    commit_groups();
 }
-template <int kind, bool flat, bool small, class Taken, class Found>
-__device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* tiles, bool ready, const Taken& taken,
-                                             const Found& found) {
-    if (kind != BFLOAT16) groups_rotated<flat>(a, found);
-    else if (ready) tiles_rotated<flat, small, true>(a, tiles, taken, found);
-    else tiles_rotated<flat, false, false>(a, tiles, taken, found);
+// The first ones, where all are aligned.
+__device__ __forceinline__ void start_columns(const RotationArguments& a, const Corner<BFLOAT16>& corner, const uint4* all) {
+    const Squares squares(all);
+#pragma unroll
+    for (int u = 0; u < SQUARES && a.aligned; ++u) start_squares(a, corner, squares, threadIdx.x / WARP, u);
+}
+__device__ __forceinline__ void start_columns(const RotationArguments&, const Corner<FLOAT32>&, const uint4*) {}
+
+// All groups of this CTA down columns of aligned bfloat16, in turn, those behind the last column too, after `start_columns`:
+// `taken(number of the group in the CTA, first column, own column, fragments, sums)` and `found(number, column, words)`, as above.
+template <class Taken, class Found>
+__device__ __forceinline__ void squares_rotated(const RotationArguments& a, const Corner<BFLOAT16>& corner, const uint4* all,
+                                                const Taken& taken, const Found& found) {
+    static_assert(2 * STEPS_DOWN <= 32, "a bit for each tile");
+    const TileThread tile = own_tiles<2 * SQUARES>(a, all);  // where the warp's squares are, too
+    const Squares squares(all);
+    const uint32_t warp = __shfl_sync(~0u, threadIdx.x / WARP, 0);  // uniform
+    const uint32_t lane = threadIdx.x % WARP;
+    uint32_t others = 0;
+#pragma unroll AHEAD_DOWN
+    for (uint32_t u = 0; u < STEPS_DOWN; ++u) {
+        const uint32_t here = u * WARPS + warp;
+        if (corner.group + here >= a.per_row) break;
+        await_groups<SQUARES - 1>();
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            Fragments w;
+            TileSums sums;
+            squares.get(u % SQUARES, i, w);
+            fragment_sums(tile, w, sums);
+            if (!taken(here, i * WARP, OwnColumn{squares, u % SQUARES, i}, w, sums)) others |= 1u << (2 * u + i);
+        }
+        __syncwarp();
+        start_squares(a, corner, squares, warp, u + SQUARES);
+    }
+    await_groups<0>();
+    __syncwarp();
+#pragma unroll 1
+    for (; others; others &= others - 1) {
+        const uint32_t bit = __ffs(others) - 1, here = bit / 2 * WARPS + warp, column = bit % 2 * WARP + lane;
+        const uint32_t top = (corner.group + here) * GROUP;
+        const uint8_t* p = a.x + (offset_t)top * a.x_stride + (offset_t)(corner.column + column) * 2;
+        uint32_t words[GROUP / 2] = {};
+#pragma unroll
+        for (uint32_t i = 0; i < GROUP; ++i, p += a.x_stride) {
+            uint32_t number = 0;
+            if (corner.column + column < a.k && top + i < a.m) load<2>(p, true, &number);
+            words[i / 2] |= number << (16 * (i % 2));
+        }
+        rotate_whole(a, tile, words);
+        found(here, column, words);
+    }
 }
 
-// All groups of this CTA down columns, in turn, those behind the last column too: `taken(number of the group in the CTA, first
-// row of the tiles, sums)` and `found(number, row, words)`, as above.
-template <int kind, bool small, class Taken, class Found>
+// The same of float32, and of bfloat16 that is not aligned, without `taken`.
+template <int kind, class Found>
 __device__ __forceinline__ void columns_rotated(const RotationArguments& a, const Corner<kind>& corner, const uint4* all,
-                                                bool ready, const Taken& taken, const Found& found) {
-    const TileThread tiles = own_tiles<2>(a, all, small && ready);
+                                                const Found& found) {
+    const TileThread tiles = kind == BFLOAT16 ? own_tiles<2>(a, all) : TileThread{};
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const RawSquares raw(all + CTA_VECTORS<2>);
-    const bool copied = RAW_VECTORS && kind == BFLOAT16 && a.aligned;
-    if (copied && corner.group + warp < a.per_row) raw.start(a, corner.column, corner.group + warp);
 #pragma unroll 1
     for (int u = 0; u < STEPS_DOWN; ++u) {
         const uint32_t here = u * WARPS + warp, group = corner.group + here;
         if (group >= a.per_row) return;
         if (kind == BFLOAT16) {
             uint32_t square[4][4] = {};
-            if (copied) {
-                await_groups<0>();
-                __syncwarp();
-                raw.get(square);
-            } else {
-                load_square(a, Square(corner.column, group), square);
-            }
+            load_square(a, Square(corner.column, group), square);
             put_square(tiles.piece, square);
             __syncwarp();
-            if (copied && u + 1 < STEPS_DOWN && group + WARPS < a.per_row) raw.start(a, corner.column, group + WARPS);
         }
 #pragma unroll
         for (int i = 0; i < (int)(ACROSS<kind> / WARP); ++i) {
             const TileThread tile = next_tile(tiles, i);
             uint32_t w[NVFP4_WORDS<kind>], words[GROUP / 2];
             if (kind == BFLOAT16) {
-                TileSums sums;
-                get_group(tile.own, w);
-                if (ready && sum_tile<small>(tile, a.rotation, w, sums) && taken(here, i * WARP, sums)) continue;
-                rotate_whole(a, tile, small && ready, w);
-                found(here, i * WARP + lane, w);
+                get_group(tile.own, words);
+                rotate_tile(tile, a.signs, a.rotation, words);
+                get_group(tile.own, words);
+                found(here, tile_column(i * WARP + lane), words);
             } else {
                 load_column(a, corner.column + lane, group, w);
                 rotate_group<kind, 8>(w, a.signs, a.rotation, words);

@@ -3,8 +3,10 @@
 // A step of mma.sync (N19.2) keeps 25 places below the largest exponent of its products, adds them exactly and cuts the sum
 // to 24 digits. Its one operand is a quarter of the matrix with signs. Where the exponents of a group span at most 12,
 // nothing is cut. Where they span at most 18, only the last cut loses something, and that decides the bfloat16 only beside
-// a number halfway between two. Where they span at most 25, the upper 13 binades and the others are summed in a step each,
-// and the sum of both is rounded once. What is left, each thread sums by itself.
+// a number halfway between two. Where they span more, a sum is right to within 2**-17 of the largest number's power, and
+// decides its bfloat16 if no number halfway lies so near. Of groups that this leaves, where they span at most 25, the upper
+// 13 binades and the others are summed in a step each, and the sum of both is rounded once. What is left, each thread sums
+// by itself.
 //
 // Groups lie in shared memory, 32 bytes each, one a thread; a step takes 16 of them, each spread over four threads.
 #pragma once
@@ -15,7 +17,7 @@ namespace refnum {
 
 constexpr int TILE = 32, TILE_VECTORS = 2 * TILE;  // groups of a tile, and its uint4
 constexpr int TOP = 250;                           // exponent field from which on sums may overflow
-constexpr int TINY = 87;                           // exponent field of 2**-40: below it, sums made small may vanish
+constexpr int BOTTOM = 64;                         // exponent field from which on the error of sums is a normal number
 constexpr int NEAR = 12, FAR = 25;                 // spans of a step that cuts nothing, and of two
 #if __CUDA_ARCH__ == 900
 constexpr int CUT = 18;  // of a step that cuts its sum only
@@ -23,8 +25,7 @@ constexpr int CUT = 18;  // of a step that cuts its sum only
 constexpr int CUT = NEAR;  // not measured
 #endif
 
-// What the matrix holds beside signs, in both lanes: a quarter, or 2**-65 for sums times 2**-63 (rotated_codes.cuh).
-constexpr uint32_t QUARTERS = 0x3E803E80, SMALL_QUARTERS = 0x1F001F00;
+constexpr uint32_t QUARTERS = 0x3E803E80;  // what the matrix holds beside signs, in both lanes
 
 // A value that the compiler keeps in its register instead of computing it anew.
 __device__ __forceinline__ uint32_t kept(uint32_t x) {
@@ -47,11 +48,11 @@ struct TileThread {
     uint32_t matrix[2][2], own, fragment, piece;
 };
 
-__device__ __forceinline__ uint32_t signs_of_pair(uint32_t minus, int i, uint32_t quarters) {
-    return kept((minus << (15 - i) & 0x8000) | (minus << (30 - i) & FLOAT_SIGN) | quarters);
+__device__ __forceinline__ uint32_t signs_of_pair(uint32_t minus, int i) {
+    return kept((minus << (15 - i) & 0x8000) | (minus << (30 - i) & FLOAT_SIGN) | QUARTERS);
 }
 // `tile` is the address of the tile in shared memory. Vectors of neighbours lie so that eight rows fill all banks.
-__device__ __forceinline__ TileThread tile_thread(uint32_t signs, const uint4* tile, uint32_t quarters) {
+__device__ __forceinline__ TileThread tile_thread(uint32_t signs, const uint4* tile) {
     const uint32_t lane = threadIdx.x % 32, row = lane >> 2, quarter = lane & 3, output = row >> 1 << 2 | (row & 1);
     const uint32_t minus = signs ^ (output & 1 ? 0xAAAA : 0) ^ (output & 4 ? 0xF0F0 : 0) ^ (output & 8 ? 0xFF00 : 0);
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(tile);
@@ -59,7 +60,7 @@ __device__ __forceinline__ TileThread tile_thread(uint32_t signs, const uint4* t
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const uint32_t of = (i ? minus ^ 0xCCCC : minus) >> (2 * quarter);
-        thread.matrix[i][0] = signs_of_pair(of, 0, quarters), thread.matrix[i][1] = signs_of_pair(of, 8, quarters);
+        thread.matrix[i][0] = signs_of_pair(of, 0), thread.matrix[i][1] = signs_of_pair(of, 8);
     }
     thread.own = kept(base + 32 * lane + 16 * (lane >> 2 & 1));
     thread.fragment = kept(base + 32 * (lane & 15) + 16 * (lane >> 4 ^ (lane >> 2 & 1)));
@@ -104,16 +105,22 @@ __device__ __forceinline__ void rotation_step(const uint32_t* w, const uint32_t*
         : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(matrix[0]), "r"(matrix[1]), "r"(0));
 }
 
-// The sums of a tile: of each half and of each part of the matrix two of a row and two of the row eight further.
+// The fragments of a tile's halves, and its sums: of each half and of each part of the matrix two of a row and two of the row
+// eight further.
+typedef uint32_t Fragments[2][4];
 typedef uint32_t TileSums[2][2][4];
-__device__ __forceinline__ void tile_sums(const TileThread& thread, TileSums& sums) {
+__device__ __forceinline__ void fragment_sums(const TileThread& thread, const Fragments& w, TileSums& sums) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        uint32_t w[4];
-        get_fragments(thread.fragment + 512 * half, w);
 #pragma unroll
-        for (int i = 0; i < 2; ++i) rotation_step(w, thread.matrix[i], sums[half][i]);
+        for (int i = 0; i < 2; ++i) rotation_step(w[half], thread.matrix[i], sums[half][i]);
     }
+}
+__device__ __forceinline__ void tile_sums(const TileThread& thread, TileSums& sums) {
+    Fragments w;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) get_fragments(thread.fragment + 512 * half, w[half]);
+    fragment_sums(thread, w, sums);
 }
 // Of the group 8n + lane / 4: the results 4 * (lane % 4) on.
 __device__ __forceinline__ void rotated_piece(const TileSums& sums, int n, uint32_t* piece) {
@@ -209,25 +216,55 @@ __device__ __forceinline__ bool is_halfway(const TileSums& sums, uint32_t groups
     return (least & 0xFFFF) == 0 || least >> 16 == 0;
 }
 
-// The sums of a tile, each thread's own group of it in `w` too: 32 threads together. Returns whether they round to the
-// rotated groups; `small`: whether the matrix is. Nobody reads the tile any more.
-template <bool small>
-__device__ __forceinline__ uint32_t sum_tile(const TileThread& thread, int order, const uint32_t* w, TileSums& sums) {
+// Whether a sum of some groups, a bit each, may round to another bfloat16 than without the cuts of a step. `most`: the largest
+// number of this thread's own group. An error is below 16 units of 2**-25 of its power, of the products, and a unit of the
+// sum's last place, which is at most 64 of these; twice that and more is taken off and added here.
+__device__ __forceinline__ bool is_near_halfway(const TileSums& sums, uint32_t groups, uint32_t most) {
+    const uint32_t error = (most & 0x7F800000u) - (19u << 23);  // the numbers are four times as large as their shares of sums
+    uint32_t differ = 0;
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+        const uint32_t row = 8 * n + threadIdx.x % 32 / 4, from = __shfl_sync(~0u, error, row);
+        uint32_t here = 0;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            uint32_t below[2], above[2];
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                const uint32_t sum = sums[n / 2][i][n % 2 * 2 + j];
+                below[j] = add_floats(sum, from ^ FLOAT_SIGN), above[j] = add_floats(sum, from);
+            }
+            here |= bfloat16_pair(below[0], below[1]) ^ bfloat16_pair(above[0], above[1]);
+        }
+        differ |= groups >> row & 1 ? here : 0;
+    }
+    return differ != 0;
+}
+
+// Whether the sums of a tile round to the rotated groups, of which `w` is this thread's own: 32 threads together.
+__device__ __forceinline__ bool sums_decide(int order, const uint32_t* w, const TileSums& sums) {
     uint32_t most, least;
     outer_lanes(w, most, least);
-    const bool tiny = small && most - 1 < (uint32_t)TINY << 23;
-    const uint32_t cut = __ballot_sync(~0u, tiny || spans_more(most, least, NEAR));
-    __syncwarp();
-    tile_sums(thread, sums);
-    __syncwarp();
-    if (!cut) return 1;
-    return !__any_sync(~0u, order != ROTATION_EXACT || tiny || spans_more(most, least, CUT) || is_halfway(sums, cut));
+    const uint32_t cut = __ballot_sync(~0u, spans_more(most, least, NEAR));
+    if (!cut) return true;
+    if (order != ROTATION_EXACT) return false;
+    const bool far = spans_more(most, least, CUT);
+    const uint32_t wide = __ballot_sync(~0u, far);
+    bool open = is_halfway(sums, cut & ~wide);
+    if (wide) {
+        const bool ordinary = CUT != NEAR && most - (BOTTOM << 23) < (uint32_t)(TOP - BOTTOM) << 23;
+        open |= is_near_halfway(sums, wide, most) | (far && !ordinary);
+    }
+    return !__any_sync(~0u, open);
 }
 
 // The groups of a tile rotated in it.
 __device__ __forceinline__ void rotate_tile(const TileThread& thread, uint32_t signs, int order, const uint32_t* w) {
     TileSums sums;
-    if (!sum_tile<false>(thread, order, w, sums)) {
+    __syncwarp();
+    tile_sums(thread, sums);
+    __syncwarp();
+    if (!sums_decide(order, w, sums)) {
         rotate_wide_tile(thread, signs, order);
         return;
     }
