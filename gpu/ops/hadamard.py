@@ -36,7 +36,7 @@ class Cut(NamedTuple):
 TUNING: dict[str, Cut] = {
     "hadamard16": Cut(256, 2, 768),
     "hadamard16 down": Cut(256, 4, 1024),
-    "hadamard_quantize_nvfp4": Cut(256, 32, 768),
+    "hadamard_quantize_nvfp4": Cut(256, 22, 1024),
     "hadamard_quantize_nvfp4 down": Cut(128, 8, 768),
 }
 """Kernel file, and `down` for its launches on groups along columns -> cut."""

@@ -35,9 +35,9 @@ class Down(NamedTuple):
 
 
 DOWN: dict[str, Down] = {
-    "quantize_tetrajet_down": Down(128, 5),
-    "quantize_tetrajet_down_stochastic": Down(128, 5),
-    "q_ema_down": Down(128, 4),
+    "quantize_tetrajet_down": Down(128, 6),
+    "quantize_tetrajet_down_stochastic": Down(128, 6),
+    "q_ema_down": Down(128, 3),
 }
 """Kernel file for blocks down columns -> cut."""
 WARP = 32
