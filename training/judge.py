@@ -159,8 +159,9 @@ def _run(task: _Task) -> None:
         broken += [f"the call changed {name}, which the call before it returned" for name in before
                    if _differ(before[name], kept[name])]  # fmt: skip
         before = {name: one.detach() for name, one in found.items() if isinstance(one, torch.Tensor)}
-        kept = {name: one.cpu().clone() for name, one in before.items()}
-        torch.save({"tensors": kept, "broken": broken}, task.folder / f"{rank}.tmp")
+        kept = {name: one.clone() for name, one in before.items()}
+        tensors = {name: one.cpu() for name, one in kept.items()}
+        torch.save({"tensors": tensors, "broken": broken}, task.folder / f"{rank}.tmp")
         os.replace(task.folder / f"{rank}.tmp", task.folder / f"{number}-{rank}.pt")
         _meet([task.folder / f"{number}-{other}.pt" for other in range(dist.get_world_size())], task.seconds)
 
