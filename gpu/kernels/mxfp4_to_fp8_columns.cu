@@ -1,6 +1,6 @@
 // Row-wise MXFP4 -> column-wise E4M3 (clause N9). A CTA has 128 rows or a strip of them, a warp 32
 // columns of a segment.
-#include "mxfp4_to_fp8_tile.cuh"
+#include "mxfp4_to_fp8_spans.cuh"
 
 namespace refnum {
 
@@ -17,6 +17,14 @@ __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     });
 }
 
+__device__ __forceinline__ void mxfp4_to_fp8_columns_spans(const ColumnArguments& a) {
+    __shared__ WindowTile rows[RING];
+    __shared__ Found found[WARPS];
+    const ColumnTile tile = column_tile<TALL>(a);
+    if (tile.rows == 0) return;
+    turn_strip(a, tile, rows, found[threadIdx.x / 32], [](WindowTile&, int32_t) {});
+}
+
 }  // namespace refnum
 
 // Compilers after 13.2 need more registers for `max` than five CTAs leave a thread, and would spill.
@@ -31,5 +39,9 @@ extern "C" __global__ __launch_bounds__(refnum::WORKERS, HELD) void mxfp4_to_fp8
 }
 extern "C" __global__ __launch_bounds__(refnum::WORKERS, BLOCKS) void mxfp4_to_fp8_columns_amax(
     const __grid_constant__ refnum::ColumnArguments a) {
+#if RAGGED && !AHEAD
+    refnum::mxfp4_to_fp8_columns_spans(a);
+#else
     refnum::mxfp4_to_fp8_columns<true>(a);
+#endif
 }
