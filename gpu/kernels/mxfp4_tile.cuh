@@ -26,6 +26,7 @@ struct PackedTile {
     __device__ __forceinline__ uint4& block(uint32_t i, uint32_t group) {
         return *reinterpret_cast<uint4*>(row(i) + 4 * group);
     }
+    __device__ __forceinline__ uint8_t* scales(uint32_t i) { return bytes + i * GROUPS; }
 
     // The array's rows from `first` on, `rows` of them; places of those behind are empty blocks. The first `turned` places
     // have the rows `tall` below. All threads of a CTA; complete behind `wait_copies` and a barrier.

@@ -17,6 +17,7 @@ __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     });
 }
 
+#if SPANS
 __device__ __forceinline__ void mxfp4_to_fp8_columns_spans(const ColumnArguments& a) {
     __shared__ WindowTile rows[RING];
     __shared__ Found found[WARPS];
@@ -24,6 +25,7 @@ __device__ __forceinline__ void mxfp4_to_fp8_columns_spans(const ColumnArguments
     if (tile.rows == 0) return;
     turn_strip(a, tile, rows, found[threadIdx.x / 32], [](WindowTile&, int32_t) {});
 }
+#endif
 
 }  // namespace refnum
 
@@ -39,7 +41,7 @@ extern "C" __global__ __launch_bounds__(refnum::WORKERS, HELD) void mxfp4_to_fp8
 }
 extern "C" __global__ __launch_bounds__(refnum::WORKERS, BLOCKS) void mxfp4_to_fp8_columns_amax(
     const __grid_constant__ refnum::ColumnArguments a) {
-#if RAGGED && !AHEAD
+#if SPANS
     refnum::mxfp4_to_fp8_columns_spans(a);
 #else
     refnum::mxfp4_to_fp8_columns<true>(a);

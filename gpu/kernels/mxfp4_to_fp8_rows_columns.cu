@@ -1,7 +1,7 @@
 // Row-wise MXFP4 -> E4M3 rows and columns in one pass (clauses N8 and N9): the input is read once. A CTA has a tile of
 // 128 rows; for rows a thread first has 128 columns of a row, then sixteen elements at a time; for columns see
 // mxfp4_to_fp8_tile.cuh.
-#include "mxfp4_to_fp8_tile.cuh"
+#include "mxfp4_to_fp8_spans.cuh"
 
 namespace refnum {
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ void row_tables(const ColumnArguments& a, const Colum
     for (uint32_t g = 0; g < 4; ++g) {
         const uint4 four = rows.block(row, first + g);
         const uint32_t w[4] = {four.x, four.y, four.z, four.w};
-        byte[g] = rows.bytes[row * GROUPS + first + g];
+        byte[g] = rows.scales(row)[first + g];
         some[g] = block_part_max(w, byte[g]);
         most = max(most, amax ? block_part_amax(w, byte[g]) : some[g]);
     }
@@ -82,6 +82,22 @@ __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments&
     });
 }
 
+#if SPANS
+__device__ __forceinline__ void mxfp4_to_fp8_rows_columns_spans(const ColumnArguments& a) {
+    __shared__ WindowTile rows[RING];
+    __shared__ OneRowTables tables[GROUPS];
+    __shared__ Found found[WARPS];
+    const ColumnTile tile = column_tile<TALL>(a);
+    if (tile.rows == 0) return;
+    turn_strip(a, tile, rows, found[threadIdx.x / 32], [&](WindowTile& window, int32_t origin) {
+        const Segment now = {origin, min(origin + TALL, (int32_t)tile.held), 0};
+        row_tables<true>(a, tile, now, window, tables);
+        __syncthreads();
+        store_rows(a, tile, now, window, tables);
+    });
+}
+#endif
+
 }  // namespace refnum
 
 extern "C" __global__ CLUSTERED __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_rows_columns_max(
@@ -90,5 +106,9 @@ extern "C" __global__ CLUSTERED __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp
 }
 extern "C" __global__ CLUSTERED __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_rows_columns_amax(
     const __grid_constant__ refnum::ColumnArguments a) {
+#if SPANS
+    refnum::mxfp4_to_fp8_rows_columns_spans(a);
+#else
     refnum::mxfp4_to_fp8_rows_columns<true>(a);
+#endif
 }

@@ -10,17 +10,55 @@
 
 #include "mxfp4_to_fp8_tile.cuh"
 
+// Whether the order is one of these kernels: the trial has them beside the strips of mxfp4_to_fp8_tile.cuh.
+#define SPANS (RAGGED && !AHEAD && TURNS == 1 && WIDE == 128)
+#if SPANS
+
 namespace refnum {
 
 constexpr int RING = 3, MEETING = 12;                               // windows in shared memory; segments that meet one
 constexpr uint32_t LOWEST_BYTE = KEY_LOWEST - 1, HIGHEST_OVER = 6;  // part of a column over the lowest row's byte
-typedef Shape<false>::Tile WindowTile;
 
-// Scale bytes of a window's rows of a group, a run of sixteen in banks of its own.
-struct RowBytes {
-    uint8_t of[TALL + TALL / RUN * 4];
+// A window's rows: runs of sixteen in banks of their own, of codes and of scale bytes.
+struct WindowTile {
+    static constexpr int pitch = WIDE / 8 + 4, run_pitch = RUN * pitch + 4, bytes_run = RUN * GROUPS + 4;
+    static constexpr bool BANDS = false;
+    __align__(16) uint32_t codes[TALL / RUN * run_pitch];
+    __align__(8) uint8_t bytes[TALL / RUN * bytes_run];
 
-    __device__ __forceinline__ uint8_t* at(uint32_t row) { return of + row + row / RUN * 4; }
+    __device__ __forceinline__ uint32_t* row(uint32_t i) { return codes + i * pitch + i / RUN * 4; }
+    __device__ __forceinline__ uint4& block(uint32_t i, uint32_t group) { return *reinterpret_cast<uint4*>(row(i) + 4 * group); }
+    __device__ __forceinline__ uint8_t* scales(uint32_t i) { return bytes + i * GROUPS + i / RUN * 4; }
+
+    // The array's rows from `first` on, `rows` of them; those behind are empty blocks. All threads of a CTA; complete behind
+    // `wait_copies` and a barrier.
+    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, offset_t first, uint32_t rows, uint64_t keep) {
+        static_assert(GROUPS == 4 && WORKERS == TALL, "a thread has a row's scales");
+        const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS, all = VECTORS | SCALES;
+        const uint8_t* x = a.x + (first + own) * a.x_stride + (column / 2 + 16 * group);
+        const uint8_t* from = a.scales + (first + threadIdx.x) * a.scale_stride + column / 32;
+        const offset_t step = ROWS_A_PASS * a.x_stride;
+        if (rows >= TALL && (a.aligned & all) == all && column + WIDE <= a.k) {
+            static_assert(ROWS_A_PASS % RUN == 0, "passes lie at constant distances");
+            uint32_t* to = row(own) + 4 * group;
+#pragma unroll
+            for (int i = 0; i < TALL / ROWS_A_PASS; ++i, x += step) copy_16(to + i * (ROWS_A_PASS / RUN * run_pitch), x, true);
+            copy_4(scales(threadIdx.x), from, true, keep);
+            return;
+        }
+        const bool here = column + 32 * group < a.k;
+#pragma unroll 1
+        for (uint32_t i = own; i < TALL; i += ROWS_A_PASS, x += step) {
+            uint32_t w[4] = {0, 0, 0, 0};
+            if (here && i < rows) load<16>(x, a.aligned & VECTORS, w);
+            block(i, group) = make_uint4(w[0], w[1], w[2], w[3]);
+        }
+#pragma unroll 1
+        for (uint32_t g = 0; g < GROUPS; ++g) {
+            const bool some = threadIdx.x < rows && column + 32 * g < a.k;
+            scales(threadIdx.x)[g] = some ? (uint8_t)load_byte(from + g) : 0;
+        }
+    }
 };
 
 // What a warp keeps: the first row, counted from the strip's, and the columns' parts (`column_part_table`) of the segment that the
@@ -28,7 +66,6 @@ struct RowBytes {
 struct Found {
     __align__(8) uint8_t parts[MEETING][32];
     int32_t first[MEETING];
-    RowBytes bytes[RING];
 };
 
 // Parts of the magnitudes of a row whose byte is LOWEST_BYTE or more: `column_part_table` in two multiply-adds.
@@ -38,25 +75,27 @@ __device__ __forceinline__ Table plain_parts(uint32_t byte) {
 }
 
 // Raises a thread's columns by every eighth of a window's rows `row` to `end` - 1.
-__device__ __forceinline__ void raise_rows(WindowTile& rows, RowBytes& own, const Share& share, uint32_t row, uint32_t end,
-                                           HalfMaxima& most) {
-    constexpr uint32_t run = WindowTile::run_pitch;
-    const uint32_t first = row + share.number, over = first % RUN < 8 ? 0 : 4, half = 8 * WindowTile::pitch + over;
+__device__ __forceinline__ void raise_rows(WindowTile& rows, const Share& share, uint32_t row, uint32_t end, HalfMaxima& most) {
+    constexpr uint32_t run = WindowTile::run_pitch, bytes_run = WindowTile::bytes_run;
+    const uint32_t first = row + share.number, over = first % RUN < 8 ? 0 : 4;
+    const uint32_t half = 8 * WindowTile::pitch + over, bytes_half = 8 * GROUPS + over;
     const uint32_t* words = rows.row(first) + share.word;
-    const uint8_t* bytes = own.at(first);
+    const uint8_t* bytes = rows.scales(first) + share.group;
 #pragma unroll 1
-    for (; row + 32 <= end; row += 32, words += 2 * run, bytes += 40) {
+    for (; row + 32 <= end; row += 32, words += 2 * run, bytes += 2 * bytes_run) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const Table a = row_halves(words[i * run], plain_parts(bytes[20 * i]));
-            const Table b = row_halves(words[i * run + half], plain_parts(bytes[20 * i + 8 + over]));
+            const Table a = row_halves(words[i * run], plain_parts(bytes[i * bytes_run]));
+            const Table b = row_halves(words[i * run + half], plain_parts(bytes[i * bytes_run + bytes_half]));
             raise_halves(most, a, b);
         }
     }
 #pragma unroll 1
-    for (; row < end; row += 8) {
-        const uint32_t last = min(row + share.number, end - 1);
-        raise_halves(most, row_halves(rows.row(last)[share.word], plain_parts(*own.at(last))));
+    for (; row < end; row += 16) {
+        const uint32_t one = min(row + share.number, end - 1), two = min(row + share.number + 8, end - 1);
+        const Table a = row_halves(rows.row(one)[share.word], plain_parts(rows.scales(one)[share.group]));
+        const Table b = row_halves(rows.row(two)[share.word], plain_parts(rows.scales(two)[share.group]));
+        raise_halves(most, a, b);
     }
 }
 
@@ -66,34 +105,35 @@ __device__ __forceinline__ uint32_t part_bytes(uint32_t parts) {
     return choose(parts - (some >> 7 & 0x01010101u), ONE_BYTE * 0x01010101u, sign_bytes(some));
 }
 
-// The bytes of a window's rows to `own`, and which they are: of all rows if `all`, else of those that take part.
+// The smallest and the largest byte of a window's rows of a group: of all, or of the first `held` that take part.
 struct Heights {
-    uint32_t low, high;
+    uint32_t low = MAX_BYTE, high = 0;
 
     __device__ __forceinline__ bool plain() const { return high < NAN_BYTE && low >= LOWEST_BYTE; }
     __device__ __forceinline__ bool near() const { return plain() && high <= low + KEY_SPREAD; }
 };
 template <bool all>
-__device__ __forceinline__ Heights find_heights(WindowTile& rows, RowBytes& own, uint32_t group, uint32_t held) {
-    Heights out = {MAX_BYTE, 0};
+__device__ __forceinline__ Heights find_heights(WindowTile& rows, uint32_t group, uint32_t held) {
+    Heights out;
 #pragma unroll
     for (uint32_t row = threadIdx.x % 32; row < TALL; row += 32) {
-        const uint32_t byte = rows.bytes[row * GROUPS + group];
-        if (all) *own.at(row) = (uint8_t)byte;
-        bool some = row < held;
+        const uint32_t byte = rows.scales(row)[group];
+        bool some = true;
         if (!all) {
             const uint4 four = rows.block(row, group);
             const uint32_t w[4] = {four.x, four.y, four.z, four.w};
-            some = some && (byte == NAN_BYTE || !is_empty(w));
+            some = row < held && (byte == NAN_BYTE || !is_empty(w));
         }
         out.high = max(out.high, some ? byte : 0), out.low = min(out.low, some ? byte : MAX_BYTE);
     }
-    return {__reduce_min_sync(~0u, out.low), __reduce_max_sync(~0u, out.high)};
+    out.low = __reduce_min_sync(~0u, out.low);
+    out.high = __reduce_max_sync(~0u, out.high);
+    return out;
 }
-__device__ __forceinline__ Heights window_heights(WindowTile& rows, RowBytes& own, uint32_t group, uint32_t held) {
-    const Heights all = find_heights<true>(rows, own, group, held);
-    __syncwarp();
-    return all.near() ? all : find_heights<false>(rows, own, group, held);
+__device__ __forceinline__ Heights window_heights(WindowTile& rows, uint32_t group, uint32_t held) {
+    Heights out;
+    if (held >= TALL) out = find_heights<true>(rows, group, held);
+    return held >= TALL && out.near() ? out : find_heights<false>(rows, group, held);
 }
 
 // What is added to the keys of eight columns of a segment.
@@ -106,10 +146,10 @@ __device__ __forceinline__ void segment_lifts(Found& found, uint32_t segment, ui
 }
 
 // A thread's rows of a window, whose first lies `origin` behind the strip's, by keys. `count` segments meet it.
-__device__ __forceinline__ void turn_run(WindowTile& rows, RowBytes& own, Found& found, const Share& share, int32_t origin,
+__device__ __forceinline__ void turn_run(WindowTile& rows, Found& found, const Share& share, int32_t origin,
                                          uint32_t count, uint32_t low, uint32_t (&out)[8][4]) {
     const uint32_t* words = rows.row(RUN * share.number) + share.word;
-    const uint8_t* bytes = own.at(RUN * share.number);
+    const uint8_t* bytes = rows.scales(RUN * share.number) + share.group;
     const Table base = {key_table(0).low - low * 0x08080800u, key_table(0).high - low * 0x08080808u};
     uint32_t segment = 0, starts = 0, lift[8];
 #pragma unroll 1
@@ -123,7 +163,7 @@ __device__ __forceinline__ void turn_run(WindowTile& rows, RowBytes& own, Found&
         uint32_t first[4], second[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const uint32_t packed = words[(4 * q + i) * WindowTile::pitch], byte = bytes[4 * q + i];
+            const uint32_t packed = words[(4 * q + i) * WindowTile::pitch], byte = bytes[(4 * q + i) * GROUPS];
             const Table keys = row_halves(packed, {byte * 0x08080800u + base.low, byte * 0x08080808u + base.high});
             const Table turned = signed_keys(packed, keys);
             first[i] = turned.low, second[i] = turned.high;
@@ -138,14 +178,14 @@ __device__ __forceinline__ void turn_run(WindowTile& rows, RowBytes& own, Found&
     for (int q = 0; q < 4; ++q) {
         uint32_t left = starts >> 4 * q & 0xF;
 #pragma unroll 1
-        while (true) {  // a key that is lifted has no flag any more
-            const uint32_t here = left ? KEY_FLAGS & ((1u << 8 * (__ffs((int)left) - 1)) - 1) : KEY_FLAGS;
+        for (; left; left &= left - 1) {  // the rows above a segment; a key that is lifted has no flag any more
+            const uint32_t above = KEY_FLAGS & ((1u << 8 * (__ffs((int)left) - 1)) - 1);
 #pragma unroll
-            for (int j = 0; j < 8; ++j) out[j][q] += (out[j][q] & here) * lift[j];
-            if (!left) break;
-            left &= left - 1;
+            for (int j = 0; j < 8; ++j) out[j][q] += (out[j][q] & above) * lift[j];
             segment_lifts(found, ++segment, low, lift);
         }
+#pragma unroll
+        for (int j = 0; j < 8; ++j) out[j][q] = lift_keys(out[j][q], lift[j]);
     }
 }
 
@@ -188,7 +228,7 @@ __device__ __forceinline__ void turn_run_any(const ColumnArguments& a, const Col
 // A warp's way down a strip.
 struct Walk {
     TileSegments s;
-    Heights upper = {MAX_BYTE, 0}, lower = {MAX_BYTE, 0};  // of the window and of the one below
+    Heights upper, lower;          // of the window and of the one below
     uint32_t count = 0, top = 0;                            // segments in `found`; the largest part of the last one
     bool known = true;                                      // whether its parts were found
     int32_t open = 0;                                       // the first row of the window's segments without parts
@@ -198,8 +238,7 @@ struct Walk {
     // Finds the parts of the segments that begin in a window, `origin` rows behind the strip's first, and stores their bytes. Returns
     // whether keys can turn the window.
     __device__ __forceinline__ bool find_parts(const ColumnArguments& a, const ColumnTile& tile, WindowTile& rows,
-                                               WindowTile& next, RowBytes& own, RowBytes& below, Found& found,
-                                               const Share& share, int32_t origin) {
+                                               WindowTile& next, Found& found, const Share& share, int32_t origin) {
         const uint32_t lane = threadIdx.x % 32;
         if (count > 1 && lane < 8) {  // the window above's last segment
             uint32_t* parts = reinterpret_cast<uint32_t*>(found.parts[0]);
@@ -219,8 +258,8 @@ struct Walk {
             if (!known) continue;
             const uint32_t end = (uint32_t)(s.now.end - origin);
             HalfMaxima most = {};
-            raise_rows(rows, own, share, (uint32_t)max(s.now.first - origin, 0), min(end, TALL), most);
-            if (end > TALL) raise_rows(next, below, share, 0, end - TALL, most);
+            raise_rows(rows, share, (uint32_t)max(s.now.first - origin, 0), min(end, TALL), most);
+            if (end > TALL) raise_rows(next, share, 0, end - TALL, most);
             meet_maxima(most);
             const Table parts = largest_keys(most);
             last = max_lanes(max_lanes(most.w[0], most.w[1]), max_lanes(most.w[2], most.w[3]));
@@ -265,20 +304,19 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
         if (origin >= 0) work(rows[above], origin);
         if (exists) {
             walk.upper = walk.lower;
-            walk.lower = {MAX_BYTE, 0};
+            walk.lower = Heights();
             if (origin + TALL < end) {
-                walk.lower = window_heights(rows[ring], found.bytes[ring], share.group, (uint32_t)(end - origin - TALL));
+                walk.lower = window_heights(rows[ring], share.group, (uint32_t)(end - origin - TALL));
             }
             __syncwarp();
         }
         if (exists && origin >= begin) {
-            const bool turned = walk.find_parts(a, tile, rows[above], rows[ring], found.bytes[above], found.bytes[ring], found,
-                                                share, origin);
+            const bool turned = walk.find_parts(a, tile, rows[above], rows[ring], found, share, origin);
             if (origin >= 0) {
                 uint32_t out[8][4];
                 Nothing none;
                 if (turned) {
-                    turn_run(rows[above], found.bytes[above], found, share, origin, walk.count, walk.upper.low, out);
+                    turn_run(rows[above], found, share, origin, walk.count, walk.upper.low, out);
                 } else {
                     turn_run_any(a, tile, share, origin + RUN * (int32_t)share.number, walk.open, out);
                 }
@@ -292,3 +330,5 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
 }
 
 }  // namespace refnum
+
+#endif
