@@ -189,32 +189,46 @@ __device__ __forceinline__ void turn_run(WindowTile& rows, Found& found, const S
     }
 }
 
+// The parts of a thread's columns in the segment that begins in row `first`: those found, or those of all its rows, read anew.
+__device__ __forceinline__ Table segment_parts(const ColumnArguments& a, const ColumnTile& tile, const Found& found,
+                                               const Share& share, uint32_t count, const Segment& now) {
+#pragma unroll 1
+    for (uint32_t i = 0; i < count; ++i) {
+        if (found.first[i] != now.first) continue;
+        const uint2 two = *reinterpret_cast<const uint2*>(&found.parts[i][8 * (threadIdx.x % 4)]);
+        return {two.x, two.y};
+    }
+    ColumnMaxima most[2] = {};
+#pragma unroll 1
+    for (int32_t r = now.first; r < now.end; ++r) {
+        uint32_t packed[1];
+        load<4>(a.x + (tile.row + r) * a.x_stride + (tile.column / 2 + 4 * share.word), a.aligned & VECTORS, packed);
+        const uint32_t byte = load_byte(a.scales + (tile.row + r) * a.scale_stride + tile.column / 32 + share.group);
+        const Table table = column_part_table(byte, E4M3_EMAX);
+        raise_maxima(most[0], look_up(table, packed[0] & NIBBLE_MAGNITUDES));
+        raise_maxima(most[1], look_up(table, (packed[0] & NIBBLE_MAGNITUDES) >> 16));
+    }
+    return {column_parts(most[0]), column_parts(most[1])};
+}
+
 // The same, any rows; stores the bytes of the segments that begin in these rows, from row `open` on. Rare, so short.
-__device__ __forceinline__ void turn_run_any(const ColumnArguments& a, const ColumnTile& tile, const Share& share, int32_t row,
+__device__ __forceinline__ void turn_run_any(const ColumnArguments& a, const ColumnTile& tile, WindowTile& rows,
+                                             const Found& found, const Share& share, int32_t origin, uint32_t count,
                                              int32_t open, uint32_t (&out)[8][4]) {
-    const uint8_t* x = a.x + tile.row * a.x_stride + (tile.column / 2 + 4 * share.word);
-    const uint8_t* scales = a.scales + tile.row * a.scale_stride + tile.column / 32 + share.group;
+    const int32_t row = origin + RUN * (int32_t)share.number;
 #pragma unroll
     for (int i = 0; i < 32; ++i) out[i / 4][i % 4] = 0;
 #pragma unroll 1
     for (TileSegments s(a, tile, row); s.some() && s.now.first < row + RUN; s.next()) {
-        ColumnMaxima most[2] = {};
-        uint32_t packed[1];
-#pragma unroll 1
-        for (int32_t r = s.now.first; r < s.now.end; ++r) {
-            load<4>(x + r * a.x_stride, a.aligned & VECTORS, packed);
-            const Table table = column_part_table(load_byte(scales + r * a.scale_stride), E4M3_EMAX);
-            raise_maxima(most[0], look_up(table, packed[0] & NIBBLE_MAGNITUDES));
-            raise_maxima(most[1], look_up(table, (packed[0] & NIBBLE_MAGNITUDES) >> 16));
-        }
-        const Table bytes = {column_bytes(column_parts(most[0]), ONE_BYTE), column_bytes(column_parts(most[1]), ONE_BYTE)};
-        if (s.now.first >= max(row, open)) store_bytes(a, tile, s.now, share.word, bytes);
+        const Table parts = segment_parts(a, tile, found, share, count, s.now);
+        const Table bytes = {part_bytes(parts.low), part_bytes(parts.high)};
         const ColumnBytes columns[2] = {negated_columns(bytes.low), negated_columns(bytes.high)};
+        if (s.now.first >= max(row, open)) store_bytes(a, tile, s.now, share.word, bytes);
 #pragma unroll 1
         for (int32_t r = max(s.now.first, row); r < min(s.now.end, row + RUN); ++r) {
+            const uint32_t packed[1] = {rows.row((uint32_t)(r - origin))[share.word]};
             uint32_t codes[2];
-            load<4>(x + r * a.x_stride, a.aligned & VECTORS, packed);
-            column_codes(packed, load_byte(scales + r * a.scale_stride), columns, codes);
+            column_codes(packed, rows.scales((uint32_t)(r - origin))[share.group], columns, codes);
             const int32_t quad = (r - row) / 4, place = 8 * ((r - row) % 4);
 #pragma unroll
             for (int i = 0; i < 32; ++i) {  // registers have no addresses
@@ -228,10 +242,10 @@ __device__ __forceinline__ void turn_run_any(const ColumnArguments& a, const Col
 // A warp's way down a strip.
 struct Walk {
     TileSegments s;
-    Heights upper, lower;          // of the window and of the one below
-    uint32_t count = 0, top = 0;                            // segments in `found`; the largest part of the last one
-    bool known = true;                                      // whether its parts were found
-    int32_t open = 0;                                       // the first row of the window's segments without parts
+    Heights upper, lower;         // of the window and of the one below
+    uint32_t count = 0, top = 0;  // segments in `found`; the largest part of the last one
+    bool known = true;            // whether all parts were found
+    int32_t open = 0;             // the first row of the window's segments without parts
 
     __device__ __forceinline__ Walk(const ColumnArguments& a, const ColumnTile& tile) : s(a, tile) {}
 
@@ -318,7 +332,7 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
                 if (turned) {
                     turn_run(rows[above], found, share, origin, walk.count, walk.upper.low, out);
                 } else {
-                    turn_run_any(a, tile, share, origin + RUN * (int32_t)share.number, walk.open, out);
+                    turn_run_any(a, tile, rows[above], found, share, origin, walk.count, walk.open, out);
                 }
                 store_runs(a, tile, Share{share.group, share.word, origin / RUN + share.number}, Segment{}, none, out);
                 __syncwarp();
