@@ -16,7 +16,7 @@
 
 namespace refnum {
 
-constexpr int RING = 3, MEETING = 12;                               // windows in shared memory; segments that meet one
+constexpr int RING = LINE == 64 ? 2 : 3, MEETING = 12;              // windows in shared memory; segments that meet one
 constexpr uint32_t LOWEST_BYTE = KEY_LOWEST - 1, HIGHEST_OVER = 6;  // part of a column over the lowest row's byte
 
 // A window's rows: runs of sixteen in banks of their own, of codes and of scale bytes.
@@ -314,7 +314,7 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
         const uint32_t above = ring ? ring - 1 : RING - 1, behind = ring < RING - 1 ? ring + 1 : 0;
         wait_copies();
         __syncthreads();
-        fetch(rows[behind], origin + 2 * TALL);
+        if (RING > 2) fetch(rows[behind], origin + 2 * TALL);
         if (origin >= 0) work(rows[above], origin);
         if (exists) {
             walk.upper = walk.lower;
@@ -337,6 +337,10 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
                 store_runs(a, tile, Share{share.group, share.word, origin / RUN + share.number}, Segment{}, none, out);
                 __syncwarp();
             }
+        }
+        if (RING == 2) {
+            __syncthreads();
+            fetch(rows[above], origin + 2 * TALL);
         }
         ring = behind;
     }

@@ -33,8 +33,12 @@ ORDERS = {
     "mxfp4_columns": (Order(0, 3, 256, 1), Order(1, 5)),
 }
 STRIPS = {
-    "mxfp4_to_fp8_columns_amax": (Order(2, 5, strip=2, ahead=1), Order(0, 4, strip=3, line=128)),
-    "mxfp4_to_fp8_rows_columns_amax": (Order(0, 5, strip=2, ahead=1, line=64),),
+    "mxfp4_to_fp8_columns_amax": (Order(2, 5, strip=2, ahead=1), Order(0, 6, strip=3), Order(1, 7, strip=2, line=64)),
+    "mxfp4_to_fp8_rows_columns_amax": (
+        Order(0, 5, strip=2, ahead=1, line=64),
+        Order(0, 5, strip=3),
+        Order(0, 7, strip=2, line=64),
+    ),
     "mxfp4_columns_amax": (Order(2, 4, strip=4), Order(1, 4, strip=3, line=64)),
 }
 """Function -> orders in which CTAs walk several windows where experts begin anywhere."""
@@ -75,6 +79,21 @@ def test_strips(function: str, order: Order, monkeypatch: pytest.MonkeyPatch) ->
         name = function.rpartition("_")[0]
         rows = [n + n % 2 for n in LONG] if name == "mxfp4_columns" else LONG
         compare(name, 96, lowest, above, (rows, rows[::-1]), 2)
+
+
+@pytest.mark.parametrize(("function", "order"), [(name, order) for name, orders in STRIPS.items() for order in orders])
+def test_columns_far_above_the_rows_of_a_window(function: str, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows lie near each other by fifties, and those of the next segment's half far below."""
+    monkeypatch.setitem(columns.RAGGED, function, order._replace(ragged=1))
+    name = function.rpartition("_")[0]
+    rows = [n + n % 2 for n in LONG]
+    rng, m, k = np.random.default_rng(7), sum(rows), 256
+    codes = rng.integers(0, 256, (m, k // 2)).astype(np.uint8)
+    codes[:, :4] &= 0x88  # columns of zeros
+    scales = (rng.integers(117, 121, (m, k // 32)) + np.arange(m)[:, None] // 50 % 2 * 14).astype(np.uint8)
+    got = emulate.subject_operations(emulate.Emulator())[name](codes, scales, rows, "amax")
+    for number, (ours, theirs) in enumerate(zip(got, getattr(refnum, name)(codes, scales, rows, "amax"), strict=True)):
+        assert np.array_equal(ours, theirs), f"output {number}"
 
 
 @pytest.mark.parametrize("name", list(ORDERS))
