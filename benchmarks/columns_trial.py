@@ -47,7 +47,8 @@ TRIALS: dict[str, dict[str, Order]] = {
         "7 x 16 b": Order(0, 7, ragged=1, strip=16, line=64),
     },
 }
-"""Function -> its orders, by CTAs a multiprocessor and windows a strip; `b`: two windows in shared memory, not three."""
+"""Function -> its orders, by CTAs a multiprocessor and windows a strip; `b`: two windows in shared memory, not three.
+"""
 PLACES = ((64, 1), (256, 1), (256, 16))
 """Experts, and the number of which their first rows are odd multiples."""
 ROUNDS, REPEATS = 6, 8

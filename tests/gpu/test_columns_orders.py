@@ -82,18 +82,22 @@ def test_strips(function: str, order: Order, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("function", "order"), [(name, order) for name, orders in STRIPS.items() for order in orders])
-def test_columns_far_above_the_rows_of_a_window(function: str, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows lie near each other by fifties, and those of the next segment's half far below."""
+def test_rows_that_decide_for_the_window_beside(function: str, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a window lie near each other: those of every other one far above, or one of them has no value."""
     monkeypatch.setitem(columns.RAGGED, function, order._replace(ragged=1))
     name = function.rpartition("_")[0]
     rows = [n + n % 2 for n in LONG]
     rng, m, k = np.random.default_rng(7), sum(rows), 256
     codes = rng.integers(0, 256, (m, k // 2)).astype(np.uint8)
     codes[:, :4] &= 0x88  # columns of zeros
-    scales = (rng.integers(117, 121, (m, k // 32)) + np.arange(m)[:, None] // 50 % 2 * 14).astype(np.uint8)
-    got = emulate.subject_operations(emulate.Emulator())[name](codes, scales, rows, "amax")
-    for number, (ours, theirs) in enumerate(zip(got, getattr(refnum, name)(codes, scales, rows, "amax"), strict=True)):
-        assert np.array_equal(ours, theirs), f"output {number}"
+    near = rng.integers(117, 121, (m, k // 32))
+    far = near + np.arange(m)[:, None] // 128 % 2 * 14
+    nan = np.where(np.arange(m)[:, None] == 3 * 128 + 5, 255, near)
+    call = emulate.subject_operations(emulate.Emulator())[name]
+    for scales in (far.astype(np.uint8), nan.astype(np.uint8)):
+        wanted = getattr(refnum, name)(codes, scales, rows, "amax")
+        for number, (ours, theirs) in enumerate(zip(call(codes, scales, rows, "amax"), wanted, strict=True)):
+            assert np.array_equal(ours, theirs), f"output {number}"
 
 
 @pytest.mark.parametrize("name", list(ORDERS))
