@@ -34,9 +34,9 @@ TRIALS: dict[str, dict[str, Order]] = {
         SHIPPED: columns.RAGGED["mxfp4_to_fp8_columns_amax"],
         "6 x 10": Order(2, 6, ragged=1, strip=10),
         "6 x 19": Order(2, 6, ragged=1, strip=19),
-        "5 x 12": Order(2, 5, ragged=1, strip=12),
         "7 x 8 b": Order(2, 7, ragged=1, strip=8, line=64),
-        "7 x 16 b": Order(2, 7, ragged=1, strip=16, line=64),
+        "8 x 7 b": Order(2, 8, ragged=1, strip=7, line=64),
+        "8 x 15 b": Order(2, 8, ragged=1, strip=15, line=64),
     },
     "mxfp4_to_fp8_rows_columns_amax": {
         SHIPPED: columns.RAGGED["mxfp4_to_fp8_rows_columns_amax"],
@@ -47,8 +47,7 @@ TRIALS: dict[str, dict[str, Order]] = {
         "7 x 16 b": Order(0, 7, ragged=1, strip=16, line=64),
     },
 }
-"""Function -> its orders, by CTAs a multiprocessor and windows a strip; `b`: two windows in shared memory, not three.
-"""
+"""Function -> its orders: CTAs a multiprocessor and windows a strip; `b`: two windows in shared memory, not three."""
 PLACES = ((64, 1), (256, 1), (256, 16))
 """Experts, and the number of which their first rows are odd multiples."""
 ROUNDS, REPEATS = 6, 8

@@ -211,10 +211,10 @@ __device__ __forceinline__ Table segment_parts(const ColumnArguments& a, const C
     return {column_parts(most[0]), column_parts(most[1])};
 }
 
-// The same, any rows; stores the bytes of the segments that begin in these rows, from row `open` on. Rare, so short.
-__device__ __forceinline__ void turn_run_any(const ColumnArguments& a, const ColumnTile& tile, WindowTile& rows,
-                                             const Found& found, const Share& share, int32_t origin, uint32_t count,
-                                             int32_t open, uint32_t (&out)[8][4]) {
+// The same, any rows, and stores them; stores the bytes of the segments that begin in these rows, from row `open` on. Rare, so short.
+__device__ __noinline__ void turn_run_any(const ColumnArguments& a, ColumnTile tile, WindowTile& rows, Found& found,
+                                          Share share, int32_t origin, uint32_t count, int32_t open) {
+    uint32_t out[8][4];
     const int32_t row = origin + RUN * (int32_t)share.number;
 #pragma unroll
     for (int i = 0; i < 32; ++i) out[i / 4][i % 4] = 0;
@@ -237,6 +237,8 @@ __device__ __forceinline__ void turn_run_any(const ColumnArguments& a, const Col
             }
         }
     }
+    Nothing none;
+    store_runs(a, tile, Share{share.group, share.word, origin / RUN + share.number}, Segment{}, none, out);
 }
 
 // A warp's way down a strip.
@@ -331,10 +333,10 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
                 Nothing none;
                 if (turned) {
                     turn_run(rows[above], found, share, origin, walk.count, walk.upper.low, out);
+                    store_runs(a, tile, Share{share.group, share.word, origin / RUN + share.number}, Segment{}, none, out);
                 } else {
-                    turn_run_any(a, tile, rows[above], found, share, origin, walk.count, walk.open, out);
+                    turn_run_any(a, tile, rows[above], found, share, origin, walk.count, walk.open);
                 }
-                store_runs(a, tile, Share{share.group, share.word, origin / RUN + share.number}, Segment{}, none, out);
                 __syncwarp();
             }
         }
