@@ -35,8 +35,8 @@ TRIALS: dict[str, dict[str, Order]] = {
         "6 x 10": Order(2, 6, ragged=1, strip=10),
         "6 x 19": Order(2, 6, ragged=1, strip=19),
         "7 x 8 b": Order(2, 7, ragged=1, strip=8, line=64),
+        "7 x 16 b": Order(2, 7, ragged=1, strip=16, line=64),
         "8 x 7 b": Order(2, 8, ragged=1, strip=7, line=64),
-        "8 x 15 b": Order(2, 8, ragged=1, strip=15, line=64),
     },
     "mxfp4_to_fp8_rows_columns_amax": {
         SHIPPED: columns.RAGGED["mxfp4_to_fp8_rows_columns_amax"],
@@ -44,7 +44,7 @@ TRIALS: dict[str, dict[str, Order]] = {
         "5 x 24": Order(0, 5, ragged=1, strip=24),
         "6 x 10 b": Order(0, 6, ragged=1, strip=10, line=64),
         "7 x 8 b": Order(0, 7, ragged=1, strip=8, line=64),
-        "7 x 16 b": Order(0, 7, ragged=1, strip=16, line=64),
+        "6 x 19 b": Order(0, 6, ragged=1, strip=19, line=64),
     },
 }
 """Function -> its orders: CTAs a multiprocessor and windows a strip; `b`: two windows in shared memory, not three."""

@@ -211,8 +211,8 @@ __device__ __forceinline__ Table segment_parts(const ColumnArguments& a, const C
     return {column_parts(most[0]), column_parts(most[1])};
 }
 
-// The same, any rows, and stores them; stores the bytes of the segments that begin in these rows, from row `open` on. Rare, so short.
-__device__ __noinline__ void turn_run_any(const ColumnArguments& a, ColumnTile tile, WindowTile& rows, Found& found,
+// The same, any rows, and their columns; stores the bytes of the segments that begin in these rows, from row `open` on. Rare, so short.
+__device__ __forceinline__ void turn_run_any(const ColumnArguments& a, ColumnTile tile, WindowTile& rows, Found& found,
                                           Share share, int32_t origin, uint32_t count, int32_t open) {
     uint32_t out[8][4];
     const int32_t row = origin + RUN * (int32_t)share.number;
