@@ -1,6 +1,6 @@
 """The results page of runs that are compared with bf16: curves, losses, deviations, the witness, from the data.
 
-    python benchmarks/training_page.py docs/results/2026-11-24-h200-convergence convergence.json [witness.json ...]
+    python benchmarks/training_page.py docs/results/2026-11-28-h200-training convergence.json [witness.json ...]
 
 writes NAME.md, NAME.json, which has every tenth loss, and NAME.svg. The first file is of `convergence.py`, the others
 of `training_step.py --witness`.
