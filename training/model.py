@@ -116,7 +116,7 @@ class ByteModel(torch.nn.Module):
         attention = model.attention
         if not isinstance(attention, Grouped) or model.dense or model.shared:
             raise ArgumentError(
-                "the byte model has grouped attention and routed experts only: `tiny`, `small`, `medium`, `half`, "
+                "the byte model has grouped attention and routed experts only: `tiny`, `small`, `medium`, "
                 "`survey`, `dense`"
             )
         self.sizes = model

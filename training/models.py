@@ -149,13 +149,12 @@ MODELS: dict[str, Model] = {
     ),
     "medium": Model(4, 0, 1024, 0, 1024, 8, 2, 0, 256, Grouped(16, 16, 64), 512),
     "small": Model(4, 0, 512, 0, 512, 8, 2, 0, 256, Grouped(8, 8, 64), 512),
-    "half": Model(2, 0, 512, 0, 512, 8, 2, 0, 256, Grouped(8, 8, 64), 512),
     "survey": Model(2, 0, 256, 0, 256, 4, 2, 0, 256, Grouped(4, 4, 64), 256),
     "dense": Model(2, 0, 256, 0, 512, 1, 1, 0, 256, Grouped(4, 4, 64), 256),
     "tiny": Model(2, 0, 128, 0, 128, 4, 2, 0, 256, Grouped(4, 4, 32), 64),
 }  # fmt: skip
-"""Name -> sizes. `small` and `medium`, twice as wide, train on one GPU, `tiny` on a processor, `half`, of half as many
-layers, `survey` and `dense`, which has one expert for all tokens, many times on one GPU; these six read bytes."""
+"""Name -> sizes. `small` and `medium`, twice as wide, train on one GPU, `tiny` on a processor, `survey` and `dense`,
+which has one expert for all tokens, many times on one GPU; these five read bytes."""
 
 
 def get_model(name: str) -> Model:

@@ -53,7 +53,7 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Steps of the whole run.", min=1)] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="tiny, small, medium, half, survey or dense. Default: tiny on cpu, small on cuda."),
+        typer.Option(help="tiny, small, medium, survey or dense. Default: tiny on cpu, small on cuda."),
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Sequences of a step, of all ranks together.", min=1)] = None,
     rate: Annotated[float | None, typer.Option(help="Highest learning rate.", min=0)] = None,

@@ -187,7 +187,7 @@ def test_a_policy_that_stops_at_a_mismatch_does(tmp_path, monkeypatch):
         (["--ranks", "4"], "2 sequences a step on 4 ranks; give a multiple of the ranks"),
         (["--policy", "mxfp4+saved_input=fp8"], "contradicts itself"),
         (["--model", "huge"], "model 'huge' is not known"),
-        (["--model", "deepseek-v3"], "only: `tiny`, `small`, `medium`, `half`, `survey`"),
+        (["--model", "deepseek-v3"], "only: `tiny`, `small`, `medium`, `survey`"),
         (["--device", "tpu"], "device 'tpu' is not known"),
         (["--megabytes", "0"], "leave a split without text"),
     ],
