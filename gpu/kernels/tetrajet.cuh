@@ -100,7 +100,7 @@ REFNUM_HD uint32_t drawn_lanes(uint32_t low, uint32_t high, uint32_t low_power, 
 
 // HSET2.BF16: 0xFFFF in each lane where a bfloat16 is no NaN and at least a positive bound.
 REFNUM_HD uint32_t reaching_lanes(uint32_t x, uint32_t bounds) {
-#ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 900
     uint32_t out;
     asm("set.ge.u32.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(x), "r"(bounds));
     return out;

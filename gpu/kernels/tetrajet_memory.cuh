@@ -99,16 +99,22 @@ __device__ __forceinline__ void tetrajet_rows(const TetrajetArguments& s) {
 constexpr int WIDE = 8, WIDE_WORDS = WIDE / 2;  // columns of a thread
 
 // Two lanes of 16-bit floats: their magnitudes times powers of two, their product, and a product and a sum, rounded once.
+// Before sm_90 a product of bfloat16 is a sum with -0.
+#if __CUDA_ARCH__ >= 900
+#define TIMES_BFLOAT16(a, b) "mul.rn.bf16x2 %0, " a ", " b ";"
+#else
+#define TIMES_BFLOAT16(a, b) "{\n\t.reg .b32 z;\n\tmov.b32 z, 0x80008000;\n\tfma.rn.bf16x2 %0, " a ", " b ", z;\n\t}"
+#endif
 template <int kind>
 __device__ __forceinline__ uint32_t multiply_sizes(uint32_t a, uint32_t b) {
     uint32_t out;
-    if (kind == BFLOAT16) asm("{\n\t.reg .b32 a;\n\tabs.bf16x2 a, %1;\n\tmul.rn.bf16x2 %0, a, %2;\n\t}" : "=r"(out) : "r"(a), "r"(b));
+    if (kind == BFLOAT16) asm("{\n\t.reg .b32 a;\n\tabs.bf16x2 a, %1;\n\t" TIMES_BFLOAT16("a", "%2") "\n\t}" : "=r"(out) : "r"(a), "r"(b));
     else asm("{\n\t.reg .b32 a;\n\tabs.f16x2 a, %1;\n\tmul.rn.f16x2 %0, a, %2;\n\t}" : "=r"(out) : "r"(a), "r"(b));
     return out;
 }
 __device__ __forceinline__ uint32_t multiply_bfloat16(uint32_t a, uint32_t b) {
     uint32_t out;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+    asm(TIMES_BFLOAT16("%1", "%2") : "=r"(out) : "r"(a), "r"(b));
     return out;
 }
 template <int kind>
