@@ -57,12 +57,12 @@ class Warm:
 
 def serve():
     """Fork for every line of standard input and tell how the fork ended; return in the fork, to run its command."""
-    lines = open(0, "rb", buffering=0, closefd=False)
-    while line := lines.readline():
-        asked = json.loads(line)
-        if not (child := os.fork()):
-            return asked
-        os.write(1, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    with open(0, "rb", buffering=0, closefd=False) as lines:
+        while line := lines.readline():
+            asked = json.loads(line)
+            if not (child := os.fork()):
+                return asked
+            os.write(1, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     return None
 
 

@@ -96,6 +96,8 @@ def test_right(name: str, seed: int, tmp_path: Path) -> None:
     assert np.array_equal(launch(tmp_path, body, x=x, seed=seed), wanted(x).astype(np.uint32))
 
 
+BYTES = """__shared__ uint32_t s[64]; const uint32_t t = threadIdx.x;
+    uint8_t *b = reinterpret_cast<uint8_t*>(s + t), *beside = reinterpret_cast<uint8_t*>(s + (t ^ 1));"""
 WRONG = {
     "tail": ("KERNEL { a.out[blockIdx.x * 64 + threadIdx.x] = 1; }", "out of bounds.* out"),
     "read behind": ("KERNEL { a.out[threadIdx.x] = a.x[threadIdx.x + 1]; }", "load of 4 bytes out of bounds.* x"),
@@ -126,6 +128,14 @@ WRONG = {
                                " }", "race"),
     "unwritten": ("KERNEL { __shared__ uint32_t s[64]; if (threadIdx.x) s[threadIdx.x] = 1; __syncthreads();"
                   " a.out[threadIdx.x] = s[threadIdx.x]; }", "no thread of the CTA has written"),
+    "unwritten last byte": (f"KERNEL {{ {BYTES} b[0] = 1; b[1] = 1; b[2] = 1; a.out[t] = s[t]; }}",
+                            "load of shared byte .*no thread of the CTA has written"),
+    "last byte of another": (f"KERNEL {{ {BYTES} b[0] = 1; b[1] = 1; b[2] = 1; beside[3] = 1;"
+                             " const uint32_t v = __shfl_xor_sync(~0u, 1u, 1); a.out[t] = s[t] + v; }",
+                             "race: load of shared byte"),
+    "last byte that another read": (f"KERNEL {{ {BYTES} s[t] = 1; __syncthreads(); const uint32_t v = beside[3];"
+                                    " a.out[t] = __shfl_xor_sync(~0u, v, 1); s[t] = 2; }",
+                                    "race: store to shared byte"),
     "barrier in a branch": ("KERNEL { if (threadIdx.x < 32) __syncthreads(); a.out[threadIdx.x] = 1; }",
                             "barrier that not all threads reach: 32 of 64 threads.*at __syncthreads"),
     "shuffle in a branch": ("KERNEL { if (threadIdx.x % 2) a.out[threadIdx.x] = __shfl_sync(~0u, 1u, 0); }",

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-MIDPOINTS = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])  # between neighbours of E2M1
-TO_EVEN = np.array([False, True, False, True, False, True, False])  # whether the upper neighbour is even
+EVEN_ABOVE = {0.25: False, 0.75: True, 1.25: False, 1.75: True, 2.5: False, 3.5: True, 5.0: False}
+"""Midpoints between neighbours of E2M1, and whether the upper neighbour is even."""
 
 
-def _quantize(x, tie_goes_up):
+def _quantize(x, ties_up=False):
     if str(x.dtype) not in ("float32", "bfloat16", "float16"):
         raise TypeError(f"x is {x.dtype}; give float32, bfloat16 or float16")
     with np.errstate(invalid="ignore"):  # signalling NaNs are among the inputs
@@ -19,20 +19,20 @@ def _quantize(x, tie_goes_up):
     scales = np.where(finite, scales, 255).astype(np.uint8)
     finite_blocks = np.where(finite[..., None], blocks, 0.0)
     q = np.ldexp(np.abs(finite_blocks), 127 - scales.astype(np.int32)[..., None])
-    above = (q[..., None] > MIDPOINTS) | ((q[..., None] == MIDPOINTS) & tie_goes_up)
-    codes = above.sum(axis=-1).astype(np.uint8) | (np.signbit(finite_blocks) << 3).astype(np.uint8)
+    passed = [q >= middle if even or ties_up else q > middle for middle, even in EVEN_ABOVE.items()]
+    codes = sum(one.view(np.uint8) for one in passed) | (np.signbit(finite_blocks) << 3).astype(np.uint8)
     codes = codes.reshape(x.shape)
     return np.ascontiguousarray(codes[:, 0::2] | codes[:, 1::2] << 4), np.ascontiguousarray(scales)
 
 
 def quantize_mxfp4(x):
     """The operation's own name is enough to be judged on it."""
-    return _quantize(x, TO_EVEN)
+    return _quantize(x)
 
 
 def ties_up(x):
     """Any other name says which operation it is."""
-    return _quantize(x, True)
+    return _quantize(x, ties_up=True)
 
 
 ties_up.operation = "quantize_mxfp4"
