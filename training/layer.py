@@ -136,7 +136,7 @@ class MoELayer(torch.nn.Module):
         _require_routing(experts, probs, (x.shape[0], self.top))
         if routing is not None:
             _require_experts(experts, self.experts)
-        out: Tensor = _Step.apply(x, probs, self.w1, self.w2, experts, self)
+        out: Tensor = _Step.apply(x.contiguous(), probs, self.w1, self.w2, experts, self)  # kernels read whole rows
         return out
 
     def at_step(self, step: int) -> None:
