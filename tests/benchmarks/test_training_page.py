@@ -25,7 +25,7 @@ def run(level, steps=300):
 def test_a_page_says_what_the_intervals_show(training_page, tmp_path, monkeypatch):
     levels = {"bf16": (1.0, 1.0), "fp8": (1.001, 1.0012), "mxfp4": (1.004, 1.012), "vectors": (1.1, 1.1)}
     runs = {f"{policy}-{seed}": run(level[seed] * (1 + seed)) for policy, level in levels.items() for seed in (0, 1)}
-    words = ["benchmarks/convergence.py", "/tmp/x", "--steps", "1526", "--model", "half", "--batch", "128", "--results"]
+    words = ["benchmarks/convergence.py", "/tmp/x", "--steps", "1526", "--model", "medium", "--batch", "128", "--results"]
     machine = {"date": "2026-01-02", "command": [*words, "/tmp/y"], "versions": {"torch": "9.8"}, "variables": {},
                "gpus": [{"name": "NVIDIA H200", "driver_version": "1.2"}]}  # fmt: skip
     path = tmp_path / "convergence.json"
@@ -36,15 +36,15 @@ def test_a_page_says_what_the_intervals_show(training_page, tmp_path, monkeypatc
     kernels = [{"kernel": "Optimizer.step#AdamW.step", "calls": 1, "us": 500.0},
                {"kernel": "void at::native::copy<8, at::x>", "calls": 2, "us": 250.0}]  # fmt: skip
     told = {"ms": 12.3, "witness": one, "profile": {"busy_us": 1500.0, "kernels": 3, "by kernel": kernels}}
-    (tmp_path / "witness.json").write_text(json.dumps({"model": "half", "batch": 128, "fused": True, "mxfp4": told}))
+    (tmp_path / "witness.json").write_text(json.dumps({"model": "medium", "batch": 128, "fused": True, "mxfp4": told}))
     monkeypatch.setattr(sys, "argv", ["x", str(tmp_path / "made"), str(path), str(tmp_path / "witness.json")])
     training_page.main()
     text = (tmp_path / "made.md").read_text()
     assert "/tmp" not in text and "driver 1.2" in text and "19.7 million tokens each" in text and "1.97 epochs" in text
     assert "| 1 | 2.0000 | 2.0024 | 2.0240 | 2.2000 | 2.0000 |" in text
     assert "`fp8`: the loss of training stays within +0.29%" in text and "`mxfp4`: +0.61% lies within" in text
-    assert "| `half` | `mxfp4` | 1 | 9 | 10.00 | +1.23% ± 0.10% | 1.00% | 5 | 6 | 7,000 | 0 |" in text
-    assert "| `half` | `mxfp4` | one kernel | 12.3 | 1.0 | 3 | `copy` 0.25 |" in text
+    assert "| `medium` | `mxfp4` | 1 | 9 | 10.00 | +1.23% ± 0.10% | 1.00% | 5 | 6 | 7,000 | 0 |" in text
+    assert "| `medium` | `mxfp4` | one kernel | 12.3 | 1.0 | 3 | `copy` 0.25 |" in text
     assert "| `bf16` | 4 | 6 | 0 | 0 |" in text
     made = json.loads((tmp_path / "made.json").read_text())
     assert len(made["runs"]["bf16-0"]["losses"]) == 30 and made["steps of runs by turns"]["witness"]

@@ -8,6 +8,7 @@ import pytest
 from cli_tools import command
 
 from refnum.conformance.cases.recipes import sampled_cases
+from refnum.conformance.commands.check import journal
 from refnum.conformance.commands.check.journal import FINDING, Journal, again, leftovers
 from refnum.conformance.mismatches import replay
 
@@ -62,6 +63,16 @@ def test_the_note_of_a_living_process_is_left_alone(tmp_path):
     assert list(leftovers()) == [] and book.path.exists()
     book.close()
     assert not book.path.exists()
+
+
+def test_a_run_that_ends_while_its_note_is_read_has_not_died(tmp_path, monkeypatch):
+    """Its note is gone when it is to be taken away."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / ".refnum" / "journal-7.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"pid": 7, "subject": "gpu"}))
+    monkeypatch.setattr(journal, "_alive", lambda pid: path.unlink())
+    assert list(leftovers()) == []
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"pid": 1e99}', '{"pid": "x"}', "[]", '{"pid": 999999999}'])

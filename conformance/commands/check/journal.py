@@ -116,7 +116,10 @@ def leftovers() -> Iterator[tuple[dict[str, Any], Path | None]]:
             note, alive = None, False
         if alive:
             continue
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink()
+        except FileNotFoundError:  # another run, which took it away and ended while it was read
+            continue
         if note and "subject" in note:
             yield note, _saved(note)
 
