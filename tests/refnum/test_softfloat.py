@@ -86,6 +86,18 @@ def test_random_pairs(name: str, kind: str) -> None:
     assert_equal(ours(a, b), expect(theirs, a, b), a, b)
 
 
+@pytest.mark.parametrize(
+    ("operation", "count"), [*((ours, 2) for ours, _ in OPERATIONS.values()), (softfloat.multiply_add, 3)]
+)
+def test_a_number_by_itself_and_among_others(operation: Callable[..., np.ndarray], count: int) -> None:
+    """Whether a NaN or an infinity is near decides which way is taken."""
+    numbers = [0, 1 << 31, 1, 0x3F800000, 0xBF800000, 0x7F000000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000]
+    grid = [x.reshape(-1) for x in np.meshgrid(*[np.array(numbers, np.uint32)] * count)]
+    among = operation(*grid)
+    for place in range(among.size):
+        assert operation(*(x[place : place + 1] for x in grid)) == among[place], [hex(x[place]) for x in grid]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["any", "near", "cancel", "subnormal", "short"])
 @pytest.mark.parametrize("name", OPERATIONS)
