@@ -11,11 +11,12 @@ from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
-from refnum.conformance.cases.structure import structure_cases
+from refnum.conformance.cases.structure import plan, structure_cases
 from refnum.conformance.cases.structure.build import build
 from refnum.conformance.cases.structure.cutting import UNCUT, Part
 from refnum.conformance.cases.structure.factors import STORAGES
 from refnum.conformance.cases.structure.fields import fields
+from refnum.conformance.cases.structure.uniform import levels, uniform
 from refnum.conformance.subjects.calls.call import call, other_data
 from refnum.conformance.subjects.calls.moved import call_with_gaps, call_with_odd_rows, call_with_padded_rows
 from refnum.conformance.subjects.calls.parts import call_parts
@@ -150,3 +151,15 @@ def test_rows_of_zeros_decide_scales_of_columns():
     inputs = field.case.inputs
     ones = field.case.with_inputs({"codes": inputs["codes"] | np.uint8(inputs["codes"] == 0)})
     assert not np.array_equal(run_golden(ones)["scales"], run_golden(field.case)["scales"])
+
+
+@pytest.mark.parametrize("name", ["a_scales", "b_scales"])
+def test_scales_of_a_product_without_a_bit_are_asked(name):
+    """A float32 scale is then +0, an E8M0 byte 2^-127; the other inputs are what they were."""
+    params = OPERATIONS["matmul_fp8"].defaults()
+    case = build("matmul_fp8", "HOPPER", params, plan.base_row("matmul_fp8"), 0)
+    assert f"{name} no bit" in levels("matmul_fp8", params, case.inputs)
+    found = uniform("matmul_fp8", params, case.inputs, f"{name} no bit")
+    assert not found[name].view(np.uint8).any()
+    assert all(found[other] is array for other, array in case.inputs.items() if other != name)
+    assert run_golden(case.with_inputs(found))["values"].shape == run_golden(case)["values"].shape

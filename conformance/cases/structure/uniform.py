@@ -24,9 +24,9 @@ BYTES = {"zero": 0, "largest": 255}
 """Bytes of a payload, whose parts an operation moves and does not read."""
 ZEROS = {"one": 1, "largest": 15}
 """Whole zero points."""
-COMMON = {"no bit": 0}
-"""An element of inputs whose dtype is drawn, scales of a product and zero points: each dtype has it, and these two."""
-OWN = ("one", "largest")
+COMMON = ("one", "largest")
+"""Elements, beside one without a bit, of inputs whose dtype is drawn, scales of a product and zero points: each dtype
+has them."""
 
 
 def levels(operation: str, params: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> list[str]:
@@ -51,7 +51,7 @@ def _elements(operation: str, params: Mapping[str, Any], name: str, array: np.nd
     kind = OPERATIONS[operation].kind(name)
     if name == "zeros" or (kind == "scales" and OPERATIONS[operation].family == "product"):
         own = _of(values.FORMATS[array.dtype.name]) if array.dtype.kind != "u" else E8M0 if kind == "scales" else ZEROS
-        return COMMON | {element: own[element] for element in OWN}
+        return {"no bit": 0} | {element: own[element] for element in COMMON}
     if array.size < 2 or kind == "index" or name == "factors":
         return {}
     if array.dtype.kind != "u":
