@@ -41,7 +41,7 @@ def check(
     ] = None,
     operation: Annotated[
         list[str] | None,
-        typer.Option("--operation", "-o", help="Name or pattern; moe_layer alone: a whole layer, on two ranks."),
+        typer.Option("--operation", "-o", help="Name or pattern; moe_layer alone: a whole layer, on several ranks."),
     ] = None,
     subject: Subjects = None,
     profile: Annotated[list[str] | None, typer.Option("--profile", "-p", help="Default: all that are claimed.")] = None,
