@@ -35,11 +35,15 @@ def join(rank: int, folder: str) -> None:
 
 
 def late(rank: int, folder: str, gone: bool) -> None:
-    """Rank 1 does not come to the exchange: it sleeps, or it ends."""
+    """Rank 1 does not come to the exchange: it sleeps, or it ends when both have joined the group."""
     join(rank, folder)
+    joined = Path(folder, "joined")
     if rank == 1:
+        while not joined.exists():  # rank 0 cannot join a group whose other rank has ended already
+            time.sleep(0.01)
         time.sleep(0 if gone else 5)
         return
+    joined.touch()
     begin = time.monotonic()
     try:
         Ranks(seconds=1).counts(torch.ones(2, dtype=torch.int64))
