@@ -167,6 +167,22 @@ def test_a_kernel_that_is_spoiled_by_another_of_its_rows_is_told():
     assert verdict("pack_payload", run).outcome is Outcome.MISMATCH
 
 
+def test_second_calls_that_would_take_long_are_left_out_and_that_is_noted(monkeypatch):
+    calls = []
+
+    def run(packed, scales):
+        calls.append(packed.shape)
+        return refnum.pack_payload(packed, scales)
+
+    assert not verdict("pack_payload", run).left_out
+    often = len(calls)
+    calls.clear()
+    monkeypatch.setattr("refnum.conformance.commands.check.structure.SLOW", 0)
+    tally = verdict("pack_payload", run)
+    assert tally.left_out == ["second calls on structural cases, as one takes more than 50 ms"]
+    assert len(calls) < often and tally.outcome is Outcome.PASS
+
+
 def test_a_refusal_that_wavers_is_told():
     calls = []
 

@@ -40,6 +40,7 @@ SECONDS, BRIEF_SECONDS = 300, 60
 """Seconds of one subject's calls after which no further structural case is asked: of its first variants, of others."""
 SLOW = 0.05
 """Seconds that a case takes of a subject that is not called a second time on each."""
+SECOND_CALLS = f"second calls on structural cases, as one takes more than {SLOW * 1000:g} ms"
 FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tuple", "out": "contiguous",
          "splits": "list", "profile": "object", "scalars": "plain", "padding": "zero"}  # fmt: skip
 """The end of a factor of form -> its plain level; None where the plain one has no name."""
@@ -172,8 +173,11 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
 def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> None:
     """Call a subject that was right once more, or twice at the same time, as the row says, and judge it."""
     tally, level = engine.tallies[subject.name], asked.row.get("calls")
-    slow = tally.coverage.seconds > SLOW * max(16, tally.coverage.cases)
-    if subject.arrays not in ON_HOST or asked.case.elements > MOST_AGAIN or slow:
+    if subject.arrays not in ON_HOST or asked.case.elements > MOST_AGAIN or level not in ("twice", "at once"):
+        return
+    if tally.coverage.seconds > SLOW * max(16, tally.coverage.cases):
+        if SECOND_CALLS not in tally.left_out:
+            tally.left_out.append(SECOND_CALLS)
         return
     start = time.perf_counter()
     seconds = engine.plan.seconds
