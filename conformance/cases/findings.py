@@ -36,11 +36,12 @@ class Finding(StrEnum):
 
     INPUT_MUTATED = "input-mutated", Shown.CALL, "the call changed an input"
     FLOAT_MODE = "float-mode-changed", Shown.CALL, "the call left another rounding direction or flush-to-zero mode"
+    PROCESS_STATE = "process-state-changed", Shown.CALL, "the call left other defaults or random numbers of a library"
     ALIASES_INPUT = "output-aliases-input", Shown.CALL, "a result is a view of an input"
     GUARD = "guard-overwritten", Shown.CALL, "memory before or after an array was written"
     NOT_CONTIGUOUS = "result-not-contiguous", Shown.CALL, "a result is not contiguous"
     READ_ONLY = "result-read-only", Shown.CALL, "a result cannot be written"
-    SUBCLASS = "result-subclass", Shown.CALL, "a result is of a subclass of ndarray, such as a matrix"
+    SUBCLASS = "result-subclass", Shown.CALL, "a result is no plain array: a matrix, a parameter"
     OVERLAP = "results-overlap", Shown.CALL, "two results share memory"
     OUT_NOT_RETURNED = "out-not-returned", Shown.CALL, "a result is not the array given as `out`"
 

@@ -98,9 +98,31 @@ def share_memory(one: Any, other: Any) -> bool:
         import cupy
 
         return bool(one.size and other.size and cupy.may_share_memory(one, other))
-    if kinds == {"torch"}:
-        return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and bool(one.numel())
+    if kinds == {"torch"} and one.numel() and other.numel() and one.device == other.device:
+        (begin, end), (first, last) = _reach(one), _reach(other)
+        return begin < last and first < end
     return False
+
+
+def _reach(tensor: Any) -> tuple[int, int]:
+    """Return the addresses of a tensor's first byte and behind its last one."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((side - 1) * step for side, step in steps)
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def is_contiguous(array: Any, any_order: bool = False) -> bool:
+    """Whether an array's elements lie one behind the other in row-major order, or with their axes in any order."""
+    if not hasattr(array, "stride") and not hasattr(array, "strides"):
+        return True
+    steps = array.stride() if hasattr(array, "stride") else [step // array.itemsize for step in array.strides]
+    axes = [(step, side) for step, side in zip(steps, array.shape, strict=True) if side != 1]
+    place = 1
+    for step, side in sorted(axes) if any_order else reversed(axes):
+        if step != place:
+            return False
+        place *= side
+    return True
 
 
 def same_place(one: Any, other: Any) -> bool:

@@ -41,6 +41,7 @@ from .forms import (
     scalars_in_form,
     turned,
 )
+from .process_state import changed, process_state, restore
 from .results import own
 from .time_limit import CallTimeout, time_limit
 
@@ -155,11 +156,11 @@ def call_on(
         extra: further keywords for the subject, such as `out`.
 
     Returns:
-        The answer of `look`, or the outcome of a call that failed. The float mode, NumPy's error handling and the
-        recursion limit are as before the call.
+        The answer of `look`, or the outcome of a call that failed. The float mode, NumPy's error handling, the
+        recursion limit and the state of the process are as before the call.
     """
     process, mode, inside, returned = os.getpid(), float_mode(), False, False
-    errors, depth = geterr(), sys.getrecursionlimit()
+    errors, depth, state = geterr(), sys.getrecursionlimit(), process_state()
     try:
         given = inputs()
         arguments = scalars_in_form(case, arguments_for(subject, case, given))
@@ -170,13 +171,16 @@ def call_on(
             inside, returned = False, True
             parts = result if isinstance(result, tuple | list) else (result,)
             live = tuple(part for part in parts if part is not None)
-            changed = float_mode() != mode
+            other_mode, other_state = float_mode() != mode, changed(state)
             called = look(case, given, live)
-            if changed:
+            if other_mode:
                 words = "the call changed the thread's rounding direction or flush-to-zero and left it so"
-                return replace(called, outcome=Outcome.MISMATCH, words=words, finding="float-mode-changed")
+                return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.FLOAT_MODE)
             if called.finding:
                 return called
+            if other_state:
+                words = f"the call changed {other_state[0]} for all code that follows"
+                return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.PROCESS_STATE)
             if not same_counts(counts, case.params.get("splits")):
                 words = "the call changed its input splits"
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
@@ -193,6 +197,7 @@ def call_on(
             os._exit(1)
         if float_mode() != mode:
             default_float_mode()
+        restore(state)
         seterr(**errors)
         sys.setrecursionlimit(depth)
 
