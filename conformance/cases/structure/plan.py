@@ -15,7 +15,7 @@ import refnum
 from ..case import Case, plain
 from ..layouts import IN, OUT
 from ..operation import OPERATIONS
-from . import factors, grouped
+from . import factors, further, grouped
 from .build import build
 from .covering import Fits, Level, Row, Table, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
@@ -110,15 +110,18 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
         rows = list(_layout_rows(operation, IN in layouts, tuple(params.get("tile", (1, 128)))))
         if not whole:
             return rows[::LAYOUT_BRIEF] + _mixed(operation, profile, params, MIXED["layout brief"])
-        return rows[::LAYOUT_STEP] + _mixed(operation, profile, params, MIXED["layout"])
+        apart = [{**base_row(operation), **row} for row in further.of_layouts(operation, params)]
+        return rows[::LAYOUT_STEP] + _mixed(operation, profile, params, MIXED["layout"]) + apart
     chosen, experts = list(_shape_rows(operation, amount)), grouped.rows(operation, params, amount)
     uniform = [] if amount == "smoke" else _uniform_rows(operation, profile, params)
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
+    others = [] if amount == "smoke" else [{**base_row(operation), **row} for row in further.rows(operation, params)]
     if amount == "brief":
-        of_all = (chosen, uniform, experts)
-        shared, uniform, experts = (shared_rows(operation, profile, params, rows) for rows in of_all)
-        return shared + _mixed(operation, profile, params, _brief(operation, profile, params)) + uniform + experts
+        of_all = (chosen, uniform, experts, others)
+        shared, *rest = (shared_rows(operation, profile, params, rows) for rows in of_all)
+        shared += _mixed(operation, profile, params, _brief(operation, profile, params))
+        return shared + list(itertools.chain(*rest))
     if "random" in params and whole:
         return chosen[::KEYED_STEP] + _mixed(operation, profile, params, MIXED["keyed"]) + uniform[::KEYED_STEP]
     if whole:
@@ -129,7 +132,7 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
             chosen = [_with_scale(row, place) for place, row in enumerate(chosen)]
         chosen += _order_rows(operation)
         chosen += _model_rows(operation)
-    return chosen + uniform + experts
+    return chosen + uniform + experts + others
 
 
 def _with_scale(row: Row, place: int) -> Row:
