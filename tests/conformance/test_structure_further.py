@@ -189,6 +189,22 @@ def another_variant_of_many_rows(x, variant="TE", **_):
     return variant != "TE" and len(x) > 16
 
 
+def of_a_number(x, tensor_amax=None, **_):
+    return tensor_amax is None and bool(np.isfinite(x).all()) and np.abs(x)
+
+
+@wrong("quantize_nvfp4 hadamard_quantize_nvfp4 luq", "largest")
+def the_maximum_is_in_the_last_row(x, **more):
+    found = of_a_number(x, **more)
+    return found is not False and len(x) > 256 and found[:-1].max() < found[-1].max()
+
+
+@wrong("quantize_nvfp4 hadamard_quantize_nvfp4 luq sawb llm_qat", "largest")
+def the_maximum_is_the_last_element(x, **more):
+    found = of_a_number(x, **more)
+    return found is not False and x.size > 4096 and found.argmax() == x.size - 1
+
+
 @wrong("luq", "r_under.dtype")
 def words_in_64_bits(r_under, **_):
     return r_under.dtype == np.uint64

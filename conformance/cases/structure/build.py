@@ -36,6 +36,8 @@ PLAIN_LEVELS: Mapping[str, tuple[Level, ...]] = {
 """The end of a factor of form -> levels at which a call is made in the plain form."""
 LARGEST = np.float32(16)
 """Magnitude about which the maximum of a tensor lies where it is given: that of the largest elements."""
+LARGER = 4096
+"""Magnitude that no other element has, of a tensor whose largest element stands alone."""
 NUMBERS = ("scale_byte", "signs", "n0", "k", "cap")
 """Arguments that are numbers, and levels of a row."""
 RANDOM_BITS = 8
@@ -142,6 +144,9 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     if names[0] == "x":
         block = tuple(params.get("tile", (1, 32)))
         x = values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))
+        if "largest" in row:
+            place = {"first": 0, "last": -1, "end of the first row": shape[1] - 1, "begin of the last row": -shape[1]}
+            x.reshape(-1)[place[str(row["largest"])]] = x.dtype.type(-LARGER if seed % 2 else LARGER)
         words = {name: WORDS[name] for name in names if name in WORDS}
         drawn = {name: values.noise(*shape, seed + len(name)) >> np.uint32(32 - words[name]) for name in words}
         given = row.get("tensor_amax") == "given"

@@ -74,14 +74,23 @@ ARGUMENTS: Mapping[str, tuple[Row, ...]] = {
     "encode_e2m1": tuple({"scale_byte": byte, "columns": 33} for byte in (2, 31, 64, 101, 125, 129, 190, 253)),
 }  # fmt: skip
 """Operation -> levels of arguments, and dtypes, that its variants have one of or none, each beside many rows."""
+LARGEST = ("first", "last", "end of the first row", "begin of the last row")
+LARGEST_SHAPES = ((33, 160), (300, 96), (1025, 64), (130, 1056))
+"""Where the largest element of a tensor stands, alone, and the shapes of tensors of which one statistic is taken."""
+OF_TENSORS = tuple({"largest": LARGEST[(place + turn) % len(LARGEST)], "rows": rows, "columns": columns}
+                   for turn in range(2) for place, (rows, columns) in enumerate(LARGEST_SHAPES))  # fmt: skip
 WHOLE: Mapping[str, tuple[Row, ...]] = {
+    **{name: tuple({**row, "tensor_amax": "absent"} for row in OF_TENSORS)
+       for name in ("quantize_nvfp4", "hadamard_quantize_nvfp4", "luq")},
+    **dict.fromkeys(("sawb", "llm_qat", "occ"), OF_TENSORS),
     "llm_fp4": tuple({"maxval": "of rows", "rows": rows, "columns": columns}
                      for rows, columns in ((2, 33), (17, 160), (33, 1), (65, 96), (129, 64), (300, 33), (1025, 5))),
     "dequantize_int4": tuple({"group": "none", "zeros": zeros, "rows": rows, "columns": columns}
                              for zeros in ("given", "absent")
                              for rows, columns in ((2, 33), (33, 160), (65, 96), (300, 33), (1025, 5))),
 }  # fmt: skip
-"""Operation -> levels under which an input has one number for each row, or for all, so that no field is cut by it."""
+"""Operation -> levels of whole cases, of which no part has a part of the answer: it hangs on all elements, or an input has
+a number for each row, or one for all."""
 
 
 def own_unit(operation: str, params: Mapping[str, Any]) -> int:

@@ -258,8 +258,9 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
     shapes += (factors.MILLION,) if most < math.prod(factors.MILLION) else ()
     shapes += factors.LOOSE_EXTREMES if operation in factors.UNBLOCKED | {"swiglu_backward"} else ()
     shapes += factors.HUGE if amount == "exhaustive" else ()
+    apart = {"tensor_amax": "absent", "largest": "last"} if "tensor_amax" in OPERATIONS[operation].optional else {}
     for rows, columns in shapes:
-        yield {"rows": rows, "columns": columns}
+        yield {"rows": rows, "columns": columns, **(apart if (rows, columns) == factors.MILLION else {})}
 
 
 def _order_rows(operation: str) -> Iterator[Row]:
