@@ -12,7 +12,9 @@ from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.operation import run_golden
 from refnum.conformance.mismatches.failures import observe_again
 from refnum.conformance.subjects.arrays import with_rows_far_apart
+from refnum.conformance.subjects.isolation import child
 from refnum.conformance.verdicts import probes
+from refnum.conformance.verdicts.elsewhere import MOVED
 from refnum.conformance.verdicts.tally import Tally
 
 
@@ -107,3 +109,8 @@ def test_rows_far_apart_hold_the_data_and_span_more_than_32_bits(shape):
         steps = [(side - 1) * stride for side, stride in zip(far.shape[:-1], far.strides[:-1], strict=True)]
         assert sum(steps) // far.itemsize >= 1 << 31 and far.strides[-1] == far.itemsize
         assert all(far.strides[axis] == far.shape[axis + 1] * far.strides[axis + 1] for axis in range(array.ndim - 2))
+
+
+def test_every_call_elsewhere_can_be_made_in_another_process():
+    """It is found there by its name."""
+    assert {storage.call.__name__ for storage in MOVED} <= set(child.CALLS)

@@ -89,8 +89,8 @@ WHOLE: Mapping[str, tuple[Row, ...]] = {
                              for zeros in ("given", "absent")
                              for rows, columns in ((2, 33), (33, 160), (65, 96), (300, 33), (1025, 5))),
 }  # fmt: skip
-"""Operation -> levels of whole cases, of which no part has a part of the answer: it hangs on all elements, or an input has
-a number for each row, or one for all."""
+"""Operation -> levels of whole cases, of which no part has a part of the answer: it hangs on all elements, or an input
+has a number for each row, or one for all."""
 
 
 def own_unit(operation: str, params: Mapping[str, Any]) -> int:
