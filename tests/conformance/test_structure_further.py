@@ -13,7 +13,7 @@ from refnum.conformance.cases.recipes.random_bits import ORDINARY, key_of
 from refnum.conformance.cases.structure import build, structure_cases
 from refnum.conformance.cases.structure.fields import fields
 from refnum.conformance.cases.structure.further import beside_rows, random_inputs, rows
-from refnum.conformance.cases.structure.plan import base_row
+from refnum.conformance.cases.structure.plan import base_beside, structure_rows
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.structural import is_asked
 
@@ -223,7 +223,7 @@ def test_a_kernel_that_is_wrong_beyond_the_tables_is_told(operation, holds, leve
     run.__signature__ = inspect.signature(golden(operation))
     subject, params = Subject("k", {operation: run}), OPERATIONS[operation].defaults()
     engine = engine_of(subject, operation, quick=False)
-    further = [{**base_row(operation), **row} for row in rows(operation, params)]
+    further = [{**base_beside(operation, params), **row} for row in rows(operation, params)]
     wanted = [{*row.items()} for row in further if {*levels} <= {*row}]
     found = structure_cases(operation, "HOPPER", params, "full", lambda row: {*row.items()} - called(row) in wanted)
     for asked in found:
@@ -241,7 +241,7 @@ def called(row):
 def test_the_model_takes_every_row(operation):
     for params in OPERATIONS[operation].variants():
         for number, row in enumerate(rows(operation, params)):
-            case = build(operation, "HOPPER", params, {**base_row(operation), **row}, number)
+            case = build(operation, "HOPPER", params, {**base_beside(operation, params), **row}, number)
             if case.elements < 1 << 14:
                 run_golden(case)
 
@@ -275,3 +275,32 @@ def test_one_key_in_four_is_as_training_has_it():
     assert any(key[3] and key[3] & (key[3] - 1) and (key[3] + 32) & (key[3] + 31) for key in small)
     for key in keys:
         refnum.philox.random_bits(32, 8, seed=key[0], stream=key[1], step=key[2], offset=key[3])
+
+
+@pytest.mark.parametrize(
+    ("operation", "changed", "condition"),
+    [
+        ("hadamard16", {"axis": 0}, lambda rows, columns: rows > 8192),
+        ("quantize_mxfp4", {"input": "bfloat16"}, lambda rows, columns: rows > 256 and columns > 1024),
+        ("mxfp4_to_fp8", {"scale": "amax"}, lambda rows, columns: rows > 65_535),
+        ("quantize_fp8_tiles", {"tile": [128, 128]}, lambda rows, columns: rows > 65_535),
+        ("encode_e4m3", {"overflow": "nan"}, lambda rows, columns: rows * columns > 1 << 17),
+        ("fp8_columns", {"underflow": "te"}, lambda rows, columns: rows > 65_535),
+        ("permute_unpack", {"align": 128}, lambda rows, columns: rows > 65_535),
+    ],
+)
+def test_each_value_of_a_parameter_stands_beside_large_shapes(operation, changed, condition):
+    params = {**OPERATIONS[operation].defaults(), **changed}
+    shapes = []
+    for asked in structure_cases(operation, "HOPPER", params, "brief", lambda row: "classes" not in row):
+        case = asked.case
+        array = case.inputs.get("row_map", next(iter(case.inputs.values())))
+        columns = array.shape[-1] * (2 if "packed" in case.inputs else 1) if array.ndim else 1
+        shapes.append((len(array) if array.ndim else 1, columns))
+        assert case.params.get("align", 128) == params.get("align", 128)
+    assert any(condition(*shape) for shape in shapes)
+
+
+def test_a_profile_stands_beside_a_matrix_large_in_both_sides():
+    found = structure_rows("quantize_mxfp4", "OCP", {"input": "float32"}, "brief")
+    assert any(row.get("rows", 0) > 256 and row.get("columns", 0) > 1024 for row in found)

@@ -52,6 +52,8 @@ MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
 many one is asked briefly."""
 MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
+RANDOM_STEP = 2
+"""Of so many brief pairs one is asked with random bits of each kind."""
 OWN_ROWS, BESIDE, FEW_BESIDE = 24, 1 << 13, 6
 """Numbers of rows beside levels that no table has, elements of their largest part, and rows beside many columns."""
 ORDINARY, LARGE = 3, 1 << 14
@@ -116,7 +118,9 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
         return
     for name in further.random_inputs(operation):
         cut = cutting(operation, maker.profile, maker.params, {name: "given"})
-        yield from _apart(replace(maker, cutting=cut), brief_pairs(operation, dice, False), {name: "given"})
+        found = brief_pairs(operation, dice, False)
+        kept = Pairs(dict(dice.sample(sorted(found.items()), len(found) // RANDOM_STEP)))
+        yield from _apart(replace(maker, cutting=cut), kept, {name: "given"})
     for name, values in DATA.get(operation, {}).items():
         for value in values:
             yield from _apart(maker, brief_pairs(operation, dice, False), {name: value})

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refnum.nvfp4_scales import VARIANTS
+from refnum.profiles import HOPPER
 
 from ..draw.products import scale_kinds
 from ..operation import OPERATIONS
 from .covering import Row
-from .factors import CASTS, PRODUCTS, ROUTED, UNSIGNED
+from .factors import CASTS, PRODUCTS, RAGGED, ROUTED, UNSIGNED
 from .mixed import CLASSES
 
 BOTH_SIDES = (
@@ -44,8 +45,8 @@ AXES = ("vector", "row", "column", "cube", "tall cube", "four axes")
 AXES_ELEMENTS = (1, 7, 67, 1000, 4099)
 CAST_ELEMENTS = (8200, 40_002, 262_152)
 """Forms of an array whose axes are free, and its elements: those of a step, and of a scalar cast."""
-RANDOM_SHAPES = ((1, 32), (3, 96), (33, 160), (17, 1056), (64, 128), (130, 64), (257, 288), (1025, 32), (4098, 64),
-                 (2, 8224), (65, 4128))  # fmt: skip
+RANDOM_SHAPES = ((1, 32), (3, 96), (33, 160), (17, 1056), (64, 128), (130, 64), (257, 96), (1025, 32), (4098, 32),
+                 (2, 8224), (33, 2080))  # fmt: skip
 """Rows and columns beside random bits of each kind."""
 OWN_UNITS: Mapping[str, int] = {
     "quantize_nvfp4": 16, "dequantize_nvfp4": 16, "hadamard16": 16, "hadamard_quantize_nvfp4": 16, "luq": 2,
@@ -54,6 +55,8 @@ OWN_UNITS: Mapping[str, int] = {
 """Operation -> the number that its columns are a multiple of, where the tables have multiples of 32."""
 OWN_WIDTHS, OWN_ROWS = (1, 3, 5, 7, 9, 13, 17, 33, 65, 129, 513), (1, 2, 3, 17, 33, 65, 129, 300)
 """Units of a row of which no even number stands, and rows beside them."""
+OWN_AREA = 1 << 15
+"""Elements of the largest case of these."""
 
 GROUPS, GROUP_COUNTS = (16, 64, 128, 256), (1, 2, 3)
 """Elements of a group along a row that are not the variants', and groups of a row."""
@@ -75,7 +78,7 @@ ARGUMENTS: Mapping[str, tuple[Row, ...]] = {
 }  # fmt: skip
 """Operation -> levels of arguments, and dtypes, that its variants have one of or none, each beside many rows."""
 LARGEST = ("first", "last", "end of the first row", "begin of the last row")
-LARGEST_SHAPES = ((33, 160), (300, 96), (1025, 64), (130, 1056))
+LARGEST_SHAPES = ((33, 160), (300, 96), (1025, 32), (65, 1056))
 """Where the largest element of a tensor stands, alone, and the shapes of tensors of which one statistic is taken."""
 OF_TENSORS = tuple({"largest": LARGEST[(place + turn) % len(LARGEST)], "rows": rows, "columns": columns}
                    for turn in range(2) for place, (rows, columns) in enumerate(LARGEST_SHAPES))  # fmt: skip
@@ -91,6 +94,14 @@ WHOLE: Mapping[str, tuple[Row, ...]] = {
 }  # fmt: skip
 """Operation -> levels of whole cases, of which no part has a part of the answer: it hangs on all elements, or an input
 has a number for each row, or one for all."""
+
+LARGE, BEYOND_GRID = ((8200, 32), (264, 1056)), (65_537, 32)
+"""Rows and columns beside each value of each parameter: tall, and large in both; and, where the value is no dtype, of
+more rows than a grid has."""
+LARGE_CASTS = ((70_001, 3), (3, 90_001))
+LARGE_EXPERTS = ((9, 8200, 3, "first", 32), (33, 264, 3, "last", 1056), (3, 66_000, 130, "first", 32))
+"""Experts, rows of the longest, rows before it, empty experts, columns."""
+DTYPES = ("input", "dtype")
 
 
 def own_unit(operation: str, params: Mapping[str, Any]) -> int:
@@ -117,6 +128,24 @@ def rows(operation: str, params: Mapping[str, Any]) -> list[Row]:
     """Return the rows of a variant; a row lacks the factors that its base has."""
     found = (_products(operation, params), _routed(operation), _axes(operation), _beside(operation, params))
     return [*itertools.chain(*found), *random_rows(operation)]
+
+
+def large_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
+    """Return large shapes of a variant that differs in one parameter, or in the profile, from an operation's first."""
+    row = OPERATIONS[operation]
+    other = [name for name, values in row.params.items() if params[name] != values[0]]
+    if len(other) + (profile != HOPPER.name) != 1:
+        return []
+    if operation in CASTS:
+        return [{"rows": rows, "columns": columns} for rows, columns in LARGE_CASTS]
+    if operation in RAGGED or operation in ROUTED:
+        names = ("experts", "rows of an expert", "rows before it", "empty experts", "columns")
+        found: list[Row] = [dict(zip(names, levels, strict=True)) for levels in LARGE_EXPERTS]
+        wide = [levels if operation in RAGGED else {**levels, "columns": int(levels["columns"]) // 32 * 17}
+                for levels in found]  # fmt: skip
+        return wide[:2] if operation == "unpermute" else wide
+    beyond = [BEYOND_GRID] if other and other[0] not in DTYPES and row.dear == 1 and operation not in PRODUCTS else []
+    return [{"rows": rows, "columns": columns} for rows, columns in (*LARGE, *beyond)]
 
 
 def of_layouts(operation: str, params: Mapping[str, Any]) -> list[Row]:
@@ -162,7 +191,8 @@ def _beside(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
     yield from WHOLE.get(operation, ())
     for place, levels in enumerate(beside_rows(operation, params)):
         for turn in range(2):
-            yield {"rows": OWN_ROWS[(place + 4 * turn) % len(OWN_ROWS)], **levels}
+            most = max(1, OWN_AREA // int(levels.get("columns", 1)))
+            yield {"rows": min(most, OWN_ROWS[(place + 4 * turn) % len(OWN_ROWS)]), **levels}
 
 
 def _routed(operation: str) -> Iterator[Row]:

@@ -110,18 +110,21 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
         rows = list(_layout_rows(operation, IN in layouts, tuple(params.get("tile", (1, 128)))))
         if not whole:
             return rows[::LAYOUT_BRIEF] + _mixed(operation, profile, params, MIXED["layout brief"])
-        apart = [{**base_row(operation), **row} for row in further.of_layouts(operation, params)]
+        apart = [{**base_beside(operation, params), **row} for row in further.of_layouts(operation, params)]
         return rows[::LAYOUT_STEP] + _mixed(operation, profile, params, MIXED["layout"]) + apart
     chosen, experts = list(_shape_rows(operation, amount)), grouped.rows(operation, params, amount)
     uniform = [] if amount == "smoke" else _uniform_rows(operation, profile, params)
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
-    others = [] if amount == "smoke" else [{**base_row(operation), **row} for row in further.rows(operation, params)]
+    base = base_beside(operation, params)
+    others = [] if amount == "smoke" else [{**base, **row} for row in further.rows(operation, params)]
     if amount == "brief":
+        chosen = [{name: level for name, level in row.items() if name not in params} for row in chosen]
         of_all = (chosen, uniform, experts, others)
         shared, *rest = (shared_rows(operation, profile, params, rows) for rows in of_all)
         shared += _mixed(operation, profile, params, _brief(operation, profile, params))
-        return shared + list(itertools.chain(*rest))
+        large = [{**base, **row} for row in further.large_rows(operation, profile, params)]
+        return shared + list(itertools.chain(*rest, large))
     if "random" in params and whole:
         return chosen[::KEYED_STEP] + _mixed(operation, profile, params, MIXED["keyed"]) + uniform[::KEYED_STEP]
     if whole:
@@ -196,9 +199,14 @@ def base_row(operation: str) -> Row:
     return {**first, **{name: level for name, level in ordinary.items() if name in first}}
 
 
+def base_beside(operation: str, params: Mapping[str, Any]) -> Row:
+    """Return the ordinary levels of the factors that no parameter of a variant is."""
+    return {name: level for name, level in base_row(operation).items() if name not in params}
+
+
 def _uniform_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
     """Return ordinary shapes of which one input is one element all over, beside special elements of the others."""
-    base = base_row(operation)
+    base = base_beside(operation, params)
     inputs = build(operation, profile, params, base, 0).inputs
     return [{**base, "uniform": level} for level in levels(operation, params, inputs)]
 

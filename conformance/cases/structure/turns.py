@@ -15,7 +15,7 @@ from ..case import Case
 from ..layouts import IN, OUT
 from ..operation import OPERATIONS
 from .build import build
-from .plan import base_row
+from .plan import base_beside
 
 FIRST, STEP = 35, 2
 """Rows, or elements, of the first pair of calls, and by how many those of the next have more."""
@@ -26,7 +26,7 @@ RANDOM, MOST_LAYOUTS = "random", 2
 def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[tuple[Case, Case]]:
     """Yield pairs of cases of a shape: of another variant, then of this one; always the same."""
     row = OPERATIONS[operation]
-    base = {name: level for name, level in base_row(operation).items() if name not in params}
+    base = base_beside(operation, params)
     tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
     layouts = [name for name in (IN, OUT) if name in params]
     others: list[tuple[str, Mapping[str, Any]]]
