@@ -83,6 +83,11 @@ def many_terms_of_experts(splits=None, **given):
     return splits is not None and len(splits) > 2 and sides(**given)[2] > 1024
 
 
+@wrong("matmul_fp8 matmul_bf16", "rows of each")
+def whole_tiles_for_every_expert(splits=None, **_):
+    return splits is not None and len(splits) > 2 and all(count % 64 == 0 for count in splits) and sum(splits) > 128
+
+
 @wrong("matmul_fp8", "experts")
 def nan_in_an_expert(b, splits=None, **_):
     return splits is not None and bool((b & 0x7F == 0x7F).any())

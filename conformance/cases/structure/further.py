@@ -20,7 +20,7 @@ from .factors import CASTS, PRODUCTS, RAGGED, ROUTED, UNSIGNED
 from .mixed import CLASSES
 
 BOTH_SIDES = (
-    (129, 160, 130), (200, 512, 192), (66, 33, 65), (257, 128, 129), (96, 640, 72), (300, 96, 520), (65, 257, 127),
+    (200, 512, 192), (129, 160, 130), (66, 33, 65), (257, 128, 129), (96, 640, 72), (300, 96, 520), (65, 257, 127),
     (520, 64, 300), (72, 2080, 80), (136, 1056, 144), (255, 17, 384), (384, 32, 256), (1540, 4, 1668), (641, 3, 2049),
     (20, 8224, 33), (33, 4128, 68), (5, 40, 8200), (2, 17, 16392), (1, 5, 65544),
 )  # fmt: skip
@@ -32,6 +32,8 @@ EXPERT_SIDES = (
     (1030, 1, 1, "every other", 17, 5), (9, 256, 128, "every other", 128, 130), (8, 33, 2, "all but one", 2080, 33),
 )  # fmt: skip
 """Experts, rows of the longest, rows before it, empty experts, terms and columns of products of experts."""
+WHOLE_EXPERTS = ((3, 64), (4, 128), (9, 32))
+"""Experts of a product, and rows of each but for the last, which has none: whole tiles for all."""
 SCALES = (("block", "square"), ("row", "row"), ("tensor", "tensor"), ("block", "block"), ("square", "square"),
           ("none", "row"), ("square", "block"), ("row", "tensor"), ("block", "none"), ("row", "block"))  # fmt: skip
 """Kinds of scales of both operands of a product, in turn; an order without blocks has rows in the place of both."""
@@ -176,6 +178,9 @@ def _products(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
     for place, levels in enumerate(EXPERT_SIDES):
         own: Row = {**dict(zip(names, levels, strict=True)), "splits": "list"}
         yield {**own, **_scales(operation, params, place, rows_alone), "classes": CLASSES[place % 2]}
+    for place, (experts, each) in enumerate(WHOLE_EXPERTS):
+        whole: Row = {"experts": experts, "rows of each": each, "columns": 96, "columns of the product": 66}
+        yield {**whole, "splits": "list", **_scales(operation, params, place, rows_alone)}
 
 
 def _scales(operation: str, params: Mapping[str, Any], place: int, kinds: Sequence[tuple[str, str]]) -> Row:

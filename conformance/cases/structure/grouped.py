@@ -130,6 +130,8 @@ def counts_of(row: Row, seed: int) -> list[int]:
     if "form shape" in row:
         whole = shape_of(row)[0]
         return [whole // 3, 0, whole - whole // 3]
+    if "rows of each" in row:
+        return [int(row["rows of each"])] * (int(row["experts"]) - 1) + [0]
     if "drawn" in row:
         return drawn(str(row["drawn"]), int(row["drawn rows"]), ROOM, 1, seed, even=False)
     return splits(row, even=False) or []
