@@ -52,7 +52,7 @@ MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
 many one is asked briefly."""
 MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
-RANDOM_STEP = 2
+RANDOM_STEP = 4
 """Of so many brief pairs one is asked with random bits of each kind."""
 OWN_ROWS, BESIDE, FEW_BESIDE = 24, 1 << 13, 6
 """Numbers of rows beside levels that no table has, elements of their largest part, and rows beside many columns."""

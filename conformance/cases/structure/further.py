@@ -17,7 +17,7 @@ from ..draw.products import scale_kinds
 from ..operation import OPERATIONS
 from .covering import Row
 from .factors import CASTS, PRODUCTS, RAGGED, ROUTED, UNSIGNED
-from .mixed import CLASSES
+from .mixed import CLASSES, LOOSE
 
 BOTH_SIDES = (
     (200, 512, 192), (129, 160, 130), (66, 33, 65), (257, 128, 129), (96, 640, 72), (300, 96, 520), (65, 257, 127),
@@ -47,8 +47,8 @@ AXES = ("vector", "row", "column", "cube", "tall cube", "four axes")
 AXES_ELEMENTS = (1, 7, 67, 1000, 4099)
 CAST_ELEMENTS = (8200, 40_002, 262_152)
 """Forms of an array whose axes are free, and its elements: those of a step, and of a scalar cast."""
-RANDOM_SHAPES = ((1, 32), (3, 96), (33, 160), (17, 1056), (64, 128), (130, 64), (257, 96), (1025, 32), (4098, 32),
-                 (2, 8224), (33, 2080))  # fmt: skip
+RANDOM_SHAPES = ((1, 32), (3, 96), (33, 160), (17, 1056), (64, 128), (130, 64), (257, 96), (1025, 32), (2049, 32),
+                 (1, 8224), (9, 2080))  # fmt: skip
 """Rows and columns beside random bits of each kind."""
 OWN_UNITS: Mapping[str, int] = {
     "quantize_nvfp4": 16, "dequantize_nvfp4": 16, "hadamard16": 16, "hadamard_quantize_nvfp4": 16, "luq": 2,
@@ -97,13 +97,14 @@ WHOLE: Mapping[str, tuple[Row, ...]] = {
 """Operation -> levels of whole cases, of which no part has a part of the answer: it hangs on all elements, or an input
 has a number for each row, or one for all."""
 
-LARGE, BEYOND_GRID = ((8200, 32), (264, 1056)), (65_537, 32)
-"""Rows and columns beside each value of each parameter: tall, and large in both; and, where the value is no dtype, of
-more rows than a grid has."""
-LARGE_CASTS = ((70_001, 3), (3, 90_001))
+TALL, BOTH_LARGE, BEYOND_GRID = 8200, (264, 544), 65_537
+"""Rows of the least columns, and rows and columns, beside each value of each parameter; and more rows than a grid has,
+where the value says how the elements lie."""
+LAYING = ("axis", "tile", "to", "scale", "layerwise")
+"""Parameters that say so."""
+LARGE_CASTS = ((70_001, 2), (3, 45_001))
 LARGE_EXPERTS = ((9, 8200, 3, "first", 32), (33, 264, 3, "last", 1056), (3, 66_000, 130, "first", 32))
 """Experts, rows of the longest, rows before it, empty experts, columns."""
-DTYPES = ("input", "dtype")
 
 
 def own_unit(operation: str, params: Mapping[str, Any]) -> int:
@@ -146,8 +147,9 @@ def large_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[
         wide = [levels if operation in RAGGED else {**levels, "columns": int(levels["columns"]) // 32 * 17}
                 for levels in found]  # fmt: skip
         return wide[:2] if operation == "unpermute" else wide
-    beyond = [BEYOND_GRID] if other and other[0] not in DTYPES and row.dear == 1 and operation not in PRODUCTS else []
-    return [{"rows": rows, "columns": columns} for rows, columns in (*LARGE, *beyond)]
+    least = own_unit(operation, params) or (1 if operation in LOOSE else 32)
+    tall = [TALL] + ([BEYOND_GRID] if other and other[0] in LAYING and row.dear == 1 else [])
+    return [{"rows": rows, "columns": columns} for rows, columns in (*((rows, least) for rows in tall), BOTH_LARGE)]
 
 
 def of_layouts(operation: str, params: Mapping[str, Any]) -> list[Row]:
