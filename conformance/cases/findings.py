@@ -54,6 +54,7 @@ class Finding(StrEnum):
     STRIDES = "strides-ignored", Shown.BYTES, "an input with gaps between elements is read as contiguous"
     ROW_STRIDE = "row-stride-ignored", Shown.BYTES, "an input with padded rows is read as contiguous"
     ROW_ALIGNMENT = "row-alignment-assumed", Shown.BYTES, "rows at odd addresses are read wrongly"
+    ROW_OFFSET = "row-offset-overflow", Shown.BYTES, "rows are read wrongly where their offsets exceed 32 bits"
     ALIGNMENT = "alignment-assumed", Shown.BYTES, "an input at an odd address is read wrongly"
     ONE_ARRAY = "inputs-of-one-array", Shown.BYTES, "inputs that are one array, or parts of one, are read wrongly"
     NOT_DETERMINISTIC = "not-deterministic", Shown.BYTES, "repeated calls on one case differ"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,10 @@ import numpy as np
 from refnum.errors import ArgumentError
 
 LIBRARIES = ("numpy", "cupy", "torch", "torch-cuda", "jax")
+FAR, ROW_STEP = 1 << 31, 64
+"""Elements that rows far apart span at least, and of which the distance of two is a multiple."""
+NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+"""Linux's flag for memory that is not counted before it is touched; Python names it from 3.13 on."""
 IMMUTABLE = frozenset({"jax"})
 """Libraries whose arrays nobody can write to: they lie where the library puts them, on its default device."""
 
@@ -162,6 +168,32 @@ def with_rows_apart(array: np.ndarray, library: str, poison: int, gap: int) -> A
     wide = np.full((*array.shape[:-1], (array.shape[-1] + gap) * array.itemsize), poison, np.uint8).view(array.dtype)
     wide[..., : array.shape[-1]] = array
     return to_library(wide, library)[..., : array.shape[-1]]
+
+
+def with_rows_far_apart(array: np.ndarray) -> np.ndarray:
+    """Return the data as a view of which the last row begins `FAR` elements behind the first one, or further.
+
+    Only the pages of the rows are ever touched. An array of one row has none that could lie apart. Raises OSError where
+    a process may not have so many addresses.
+    """
+    rows = math.prod(array.shape[:-1])
+    if array.ndim < 2 or rows < 2 or not array.size:
+        return array.copy()
+    step = -(-FAR // (rows - 1) // ROW_STEP) * ROW_STEP
+    size = ((rows - 1) * step + array.shape[-1]) * array.itemsize
+    room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)
+    lines = np.ndarray((rows, array.shape[-1]), array.dtype, room, strides=(step * array.itemsize, array.itemsize))
+    lines[...] = array.reshape(lines.shape)
+    return lines.reshape(array.shape) if array.ndim == 2 else _stacked(lines, array.shape)
+
+
+def _stacked(lines: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a view of rows, which lie evenly apart, as an array of more axes."""
+    strides, step = [lines.strides[1]], lines.strides[0]
+    for side in reversed(shape[1:-1]):
+        strides.insert(0, step)
+        step *= side
+    return np.lib.stride_tricks.as_strided(lines, shape, (step, *strides))
 
 
 def at_offset(array: np.ndarray, library: str, poison: int) -> Any:

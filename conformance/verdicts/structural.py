@@ -37,7 +37,7 @@ AGAIN = "right, and wrong when it is called again"
 REFUSED_BEFORE = "right, and wrong after a call that was refused"
 
 
-KEYWORDS = ("out", "scale_byte", "signs")
+KEYWORDS = ("out", "scale_byte", "signs", "philox", "ratio", "variant")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 
 

@@ -6,7 +6,7 @@ from structure_tools import engine_of
 
 import refnum
 from refnum.conformance.cases.levels import Outcome
-from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.cases.operation import OPERATIONS, call_golden
 from refnum.conformance.cases.structure.turns import cases_in_turn
 from refnum.conformance.commands.check.journal import IN_TURN, again
 from refnum.conformance.subjects.subject import Subject
@@ -110,3 +110,48 @@ def _alone(operation):
     first, *rest = OPERATIONS[operation].variants()
     near = [other for other in rest if sum(first[name] != other[name] for name in first) == 1]
     return {name: {str(one[name]) for one in (first, *near)} for name in first}
+
+
+def keeps_a_layout(key):
+    """Return a kernel that keeps a plan by `key` of a call, made for the layout and the source of random bits of the
+    first."""
+    plans = {}
+
+    def run(x, profile="HOPPER", *, rbits=None, philox=None, layout_out="bytes"):
+        made_for = plans.setdefault(key(x, layout_out, philox), (layout_out, philox is None))
+        packed, scales = refnum.quantize_mxfp4(x, profile, rbits=rbits, philox=philox, layout_out=layout_out)
+        return packed ^ np.uint8(made_for != (layout_out, philox is None)), scales
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [(lambda x, layout, _: x.shape, True), (lambda x, layout, philox: (x.shape, layout, philox is None), False)],
+    ids=["by the shape", "by all"],
+)
+@pytest.mark.parametrize(
+    ("profile", "more"),
+    [
+        ("HOPPER", {"layout_out": "swizzled"}),
+        ("HOPPER", {"layout_out": "float32"}),
+        ("STOCHASTIC", {"random": "keyed"}),
+    ],
+)
+def test_a_plan_that_is_kept_for_another_layout_or_key_is_told(key, wrong, profile, more):
+    params = {"input": "float32", **more}
+    assert told("quantize_mxfp4", keeps_a_layout(key), params, profile, (profile,)).wrong is wrong
+
+
+@pytest.mark.parametrize("operation", [name for name, row in OPERATIONS.items() if row.layouts])
+def test_a_layout_comes_behind_plain_bytes_and_two_other_layouts(operation):
+    row = OPERATIONS[operation]
+    for name in row.layouts:
+        for layout in row.stored_as[1:]:
+            params = {**row.defaults(), name: layout}
+            every = list(cases_in_turn(operation, "HOPPER", params))
+            behind = [other.params.get(name, "plain") for other, _ in every]
+            assert "plain" in behind and layout not in behind and len(behind) == min(3, len(row.stored_as) - 1)
+            for cases in every:
+                for case in cases:
+                    call_golden(case)

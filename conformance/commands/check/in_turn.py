@@ -21,7 +21,7 @@ SECONDS = 30
 
 def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> None:
     """Judge every subject behind each other variant that it has and that is asked for; none at level smoke."""
-    if engine.item.special or engine.plan.level == "smoke":
+    if engine.plan.level == "smoke":
         return
     engine.book.enter(key, IN_TURN)
     before = {subject.name: engine.tallies[subject.name].seconds for subject in engine.judged}
@@ -33,7 +33,8 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> None:
         if engine.plan.profiles and other.profile not in engine.plan.profiles:
             continue
         engine.number = 2 * number + 1
-        params = {name: other.params[name] for name in engine.item.params}
+        named = {*engine.item.operation.params, *engine.item.params}
+        params = {name: value for name, value in other.params.items() if name in named}
         behind = variant(other.operation, other.profile, params)
         without = {
             subject.name

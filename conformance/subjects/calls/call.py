@@ -23,7 +23,7 @@ from ...cases.entry import is_kept
 from ...cases.findings import Finding
 from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
-from ...cases.operation import as_bits, golden_like
+from ...cases.operation import OPERATIONS, as_bits, golden_like
 from ...cases.same_bytes import same
 from ...cases.structure.byte_order import OTHER
 from ..arrays import Guarded, same_place, share_memory, to_library, to_numpy
@@ -329,6 +329,19 @@ def other_data(case: Case) -> Case:
             turned ^= bits.dtype.type(1)
         inputs[name] = turned.view(array.dtype)
     return case.with_inputs(inputs, label="same storage, new data")
+
+
+def one_changed(case: Case) -> Case:
+    """Return a case whose first input has another bit in the element in its middle, and nothing else that is other.
+
+    The case itself where that input lies in a storage whose rows or columns are all alike.
+    """
+    name = OPERATIONS[case.operation].inputs[0]
+    if str(form_of(case).get(f"{name}.storage")).startswith("broadcast"):
+        return case
+    bits = as_bits(case.inputs[name]).copy()
+    bits.reshape(-1)[bits.size // 2 : bits.size // 2 + 1] ^= bits.dtype.type(1)
+    return case.with_inputs({name: bits.view(case.inputs[name].dtype)}, label=f"{case.label}, one element changed")
 
 
 @where_it_lives
