@@ -46,7 +46,7 @@ class Step:
 class Play:
     """A call and what goes before it. case: its data. arguments: its keywords. out: how `out` is given, or nothing.
 
-    before: calls made first. at_once: whether two threads make it at a time.
+    before: calls made first. at_once: whether two threads make it at a time. unit: of which columns are a multiple.
     """
 
     case: Case
@@ -54,6 +54,7 @@ class Play:
     out: str = ""
     before: list[Step] = field(default_factory=list)
     at_once: bool = False
+    unit: int = 1
 
 
 def play_of(operation: Operation, case: Case, wanted: Mapping[str, Any], dice: Random) -> Play:
@@ -210,8 +211,8 @@ def _scaled(play: Play, tall: int, wide: float) -> tuple[int, int]:
     columns = columns // PAYLOAD * 32 if name == "payload" else columns
     routed = OPERATIONS[play.case.operation].routed
     rows = int(play.case.params.get("tokens", array.shape[0])) * (1 if routed else tall)
-    scaled = round(columns * wide)
-    if not scaled or (wide < 1 and columns % 64):
+    scaled = int(columns * wide) // play.unit * play.unit
+    if not scaled or (tall > 1 and scaled != columns * wide):
         raise UnfitError
     return rows, scaled
 

@@ -82,6 +82,7 @@ def made(name: str, facts: Facts, wanted: Mapping[str, Any], dice: Random, large
                     optional, wanted.get(f"form:{operation.inputs[0]}") == "float32")  # fmt: skip
     case = _formed(by_key(expand(recipe), dice.getrandbits(8)), wanted, dice)
     play = play_of(operation, _planted(case, wanted, dice), wanted, dice)
+    play.unit = facts.columns
     for step in wanted.get("before", ()):
         play.before.append(_step(name, facts, step, dice, largest))
     return play
