@@ -17,6 +17,7 @@ import numpy as np
 from numpy import geterr, seterr  # as they are now: a kernel may replace those of the module
 
 from refnum.errors import UnsupportedError
+from refnum.formats import Format
 
 from ...cases.case import Case
 from ...cases.entry import is_kept
@@ -26,6 +27,7 @@ from ...cases.levels import Outcome
 from ...cases.operation import as_bits, golden_like
 from ...cases.same_bytes import same
 from ...cases.structure.byte_order import OTHER
+from ...cases.structure.values import FORMATS
 from ..arrays import Guarded, same_place, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes_out
 from .exits import caught
@@ -311,7 +313,8 @@ def other_data(case: Case) -> Case:
     """Return a case of the same shapes whose floating-point, code and scale inputs hold other data.
 
     Every bit pattern of those is legal, so the data is reversed, and where that changes nothing one bit is
-    flipped. Row maps stay as they are: they are indices.
+    flipped. Normal floating-point numbers are doubled, or what a kernel finds in a whole tensor, such as its maximum,
+    would be the same. Row maps stay as they are: they are indices.
     """
     inputs = {}
     for name, array in case.inputs.items():
@@ -322,8 +325,18 @@ def other_data(case: Case) -> Case:
         turned = np.array(bits.reshape(-1)[::-1].reshape(bits.shape), order="C")  # keeps an array without axes
         if np.array_equal(turned, bits):
             turned ^= bits.dtype.type(1)
+        if array.dtype.name in FORMATS:
+            turned += _step_up(turned, FORMATS[array.dtype.name])
         inputs[name] = turned.view(array.dtype)
     return case.with_inputs(inputs, label="same storage, new data")
+
+
+def _step_up(bits: np.ndarray, fmt: Format) -> np.ndarray:
+    """Return what doubles normal numbers when it is added to their bits; 0 for others and those next to infinity."""
+    step = bits.dtype.type(1 << fmt.mantissa_bits)
+    top = (1 << fmt.bits - 1 - fmt.mantissa_bits) - 1
+    exponent = bits // step & bits.dtype.type(top)
+    return step * ((exponent > 0) & (exponent < top - 1)).astype(bits.dtype)
 
 
 @where_it_lives
