@@ -126,6 +126,7 @@ def test_other_data_has_another_maximum_and_the_same_classes_of_numbers(dtype):
     x = np.array([*special, *np.linspace(-7, 7, 58)], np.float32).reshape(2, 32).astype(dtype)
     given = Case("quantize_mxfp4", "HOPPER", {}, {"x": x})
     before, after = (one.inputs["x"].astype(np.float64).reshape(-1) for one in (given, other_data(given)))
+    assert other_data(other_data(given)).inputs["x"].tobytes() == x.tobytes()
     for kind in (np.isnan, np.isinf, np.isfinite, np.signbit):
         assert kind(before[::-1]).tolist() == kind(after).tolist()
     assert ((before[::-1] == 0) == (after == 0)).all()

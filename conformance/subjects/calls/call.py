@@ -47,6 +47,8 @@ from .results import own
 from .time_limit import CallTimeout, time_limit
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
+TINY = 32
+"""Exponent fields of float32 and bfloat16 up to which a number may have a block scale that is subnormal."""
 POISONS = (0xCD, 0x32)
 NO_ROOM = "this machine has no room for the case"
 """What is said where memory was short and no one knows whether the subject is to blame: it was not judged."""
@@ -313,8 +315,8 @@ def other_data(case: Case) -> Case:
     """Return a case of the same shapes whose floating-point, code and scale inputs hold other data.
 
     Every bit pattern of those is legal, so the data is reversed, and where that changes nothing one bit is
-    flipped. Normal floating-point numbers are doubled, or what a kernel finds in a whole tensor, such as its maximum,
-    would be the same. Row maps stay as they are: they are indices.
+    flipped. Floating-point numbers change their binades, or what a kernel finds in a whole tensor, such as its maximum,
+    would be the same. Row maps stay as they are: they are indices. The other data of other data is the first data.
     """
     inputs = {}
     for name, array in case.inputs.items():
@@ -326,17 +328,22 @@ def other_data(case: Case) -> Case:
         if np.array_equal(turned, bits):
             turned ^= bits.dtype.type(1)
         if array.dtype.name in FORMATS:
-            turned += _step_up(turned, FORMATS[array.dtype.name])
+            turned ^= _between_binades(turned, FORMATS[array.dtype.name])
         inputs[name] = turned.view(array.dtype)
     return case.with_inputs(inputs, label="same storage, new data")
 
 
-def _step_up(bits: np.ndarray, fmt: Format) -> np.ndarray:
-    """Return what doubles normal numbers when it is added to their bits; 0 for others and those next to infinity."""
+def _between_binades(bits: np.ndarray, fmt: Format) -> np.ndarray:
+    """Return what changes bits so that each binade is four away, in pairs; those of tiny numbers, and others, stay.
+
+    A normal number stays one, and one whose block scale is normal stays so too.
+    """
     step = bits.dtype.type(1 << fmt.mantissa_bits)
     top = (1 << fmt.bits - 1 - fmt.mantissa_bits) - 1
-    exponent = bits // step & bits.dtype.type(top)
-    return step * ((exponent > 0) & (exponent < top - 1)).astype(bits.dtype)
+    exponent = (bits // step & bits.dtype.type(top)).astype(np.int32)
+    other = (exponent - 1 ^ 4) + 1
+    moved = (exponent > (TINY if top > TINY else 0)) & (np.maximum(exponent, other) < top)
+    return step * np.where(moved, exponent ^ other, 0).astype(bits.dtype)
 
 
 @where_it_lives
