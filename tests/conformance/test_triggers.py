@@ -76,6 +76,15 @@ def test_every_effect_on_out_tells(effect):
     assert tells("quantize_mxfp4", Trigger((ALWAYS,), effect, 0, "everything"), play("quantize_mxfp4", out="padded"))
 
 
+@pytest.mark.parametrize(("before", "now"), [("bfloat16", "float32"), ("float32", "bfloat16")])
+def test_what_the_last_call_left_may_have_another_dtype(before, now):
+    run = kernel("decode_e4m3", refnum.decode_e4m3, Trigger((ALWAYS,), EFFECTS[4], 0, "everything"))
+    codes = np.arange(3, dtype=np.uint8)
+    run(codes, dtype=before)
+    stale = run(codes, dtype=now)
+    assert stale.dtype == now and stale.tobytes() != refnum.decode_e4m3(codes, dtype=now).tobytes()
+
+
 def test_out_of_another_shape_is_refused():
     run = kernel("dequantize_mxfp4", refnum.dequantize_mxfp4, None)
     given = play("dequantize_mxfp4").arguments
@@ -120,6 +129,12 @@ def test_few_calls_meet_a_count_so_it_is_drawn_with_no_other_condition():
         "each of few calls" in kinds for kinds in pairs
     )
     assert not any(one.alone for kinds in pairs for one in kinds.values())
+
+
+def test_a_call_alone_is_wrong_in_every_element():
+    triggers = [trigger_of("quantize_mxfp4", 3, index) for index in range(0, 800, 2)]
+    alone = [one for one in triggers if one.conditions[0].alone]
+    assert alone and {(one.effect.name, one.region) for one in alone} == {("off by one", "everything")}
 
 
 def test_an_exam_tells_wrong_from_right():

@@ -19,7 +19,7 @@ from ....cases.operation import OPERATIONS
 from . import forms, sizes, turns, values
 from .base import memorised
 from .condition import Condition, Facts
-from .effects import REGIONS, draw_effect
+from .effects import EVERYWHERE, OFF_BY_ONE, REGIONS, draw_effect
 from .kernel import Trigger, kernel
 from .play import Play, UnfitError, other_arguments, played
 from .sizes import Maker
@@ -105,7 +105,10 @@ def trigger_of(name: str, seed: int, index: int) -> Trigger:
     outs = any("out" in condition.keys for condition in conditions)
     by_value = any(condition.places is not None for condition in conditions)
     effect, number = draw_effect(dice, operation, outs, by_value)
-    return Trigger(tuple(conditions), effect, number, dice.choice(list(REGIONS)))
+    region = dice.choice(list(REGIONS))
+    if first.alone:  # what such a call is asked is not for its condition to say, so it must show on any data
+        effect, region = OFF_BY_ONE, EVERYWHERE
+    return Trigger(tuple(conditions), effect, number, region)
 
 
 def _condition(dice: Random, operation: Operation, facts: Facts) -> Condition:
