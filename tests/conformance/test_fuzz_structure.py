@@ -59,6 +59,22 @@ def pack_payload(packed, scales):
         payload[-1, -1] ^= np.uint8(1)
     return payload
 """, "wrong-after-refusal"),
+    "what the call before a refused one left": (
+        "pack_payload", """
+refused, last = [], []
+
+def pack_payload(packed, scales):
+    stale = bool(refused and last and last[0].shape == (packed.shape[0], packed.shape[1] // 16 * 17))
+    refused.clear()
+    try:
+        payload = refnum.pack_payload(packed, scales)
+    except Exception:
+        refused.append(1)
+        raise
+    given = last[0] if stale else payload
+    last[:] = [payload.copy()]
+    return given.copy()
+""", "wrong-after-refusal"),
     "three experts of which the middle one is empty": (
         "matmul_bf16", """
 def matmul_bf16(a, b, order="chain", out="float32", splits=None):

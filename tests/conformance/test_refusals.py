@@ -12,6 +12,7 @@ import refnum
 from refnum.conformance.api import verified
 from refnum.conformance.cases.case import FORM, Case
 from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.reports.badge import badge
@@ -317,6 +318,20 @@ def test_results_of_their_own_are_held():
     other, first, last = hold_results(subject(right), case())
     assert first.outcome is last.outcome is Outcome.PASS and not last.finding
     assert np.array_equal(last.results[0], call_golden(other)[0])
+
+
+@pytest.mark.parametrize("wrong", range(2, 11))
+def test_every_call_beside_held_results_is_compared(wrong):
+    """A kernel that is wrong on one call alone, whichever of them it is."""
+    calls = []
+
+    def once(x, profile):
+        calls.append(1)
+        codes, *more = right(x, profile)
+        return (codes ^ np.uint8(len(calls) == wrong), *more)
+
+    other, _, last = hold_results(subject(once), case())
+    assert last.finding == Finding.NOT_DETERMINISTIC or not np.array_equal(last.results[0], call_golden(other)[0])
 
 
 @pytest.mark.parametrize(

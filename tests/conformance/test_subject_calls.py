@@ -6,6 +6,7 @@ import weakref
 import numpy as np
 import pytest
 from call_tools import case
+from ml_dtypes import bfloat16
 
 import refnum
 from refnum.conformance.cases.case import FORM, Case
@@ -119,6 +120,22 @@ def test_other_data_keeps_shapes_and_changes_every_kind_of_input():
     assert (changed.inputs["payload"] == 1).all() and changed.inputs["row_map"].tolist() == [1, 0]
     floats = other_data(case())
     assert floats.inputs["x"].dtype == np.float32 and not np.array_equal(floats.inputs["x"], case().inputs["x"])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, bfloat16])
+def test_other_data_has_another_maximum_and_the_same_classes_of_numbers(dtype):
+    """What a kernel finds in a whole tensor, in any order, is another number then."""
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(np.float16).smallest_subnormal]
+    x = np.array([*special, *np.linspace(-7, 7, 58)], np.float32).reshape(2, 32).astype(dtype)
+    given = Case("quantize_mxfp4", "HOPPER", {}, {"x": x})
+    before, after = (one.inputs["x"].astype(np.float64).reshape(-1) for one in (given, other_data(given)))
+    assert other_data(other_data(given)).inputs["x"].tobytes() == x.tobytes()
+    for kind in (np.isnan, np.isinf, np.isfinite, np.signbit):
+        assert kind(before[::-1]).tolist() == kind(after).tolist()
+    assert ((before[::-1] == 0) == (after == 0)).all()
+    finite = np.isfinite(before), np.isfinite(after)
+    assert np.abs(before[finite[0]]).max() != np.abs(after[finite[1]]).max()
+    assert np.abs(before[finite[0]]).sum() != np.abs(after[finite[1]]).sum()
 
 
 def test_the_second_call_gets_the_same_storage_with_other_data():
