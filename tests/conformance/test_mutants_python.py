@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from refnum.conformance.commands.mutate.accepted import Reason
+from refnum.conformance.commands.mutate.command import report
 from refnum.conformance.commands.mutate.forked import call_forked
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.run import judge
@@ -148,6 +150,29 @@ def test_a_test_that_runs_out_of_memory_is_no_kill(tmp_path: Path) -> None:
     for name, status in (("test_large", SURVIVED), ("test_wrong", KILLED)):
         found = call_forked(lambda name=name: room._tested([f"{path}::{name}"]), 60)
         assert found["status"] == status, found
+
+
+LIMITS = {
+    "memory": ("    bytearray(1 << 40)", "by limit of memory: more than 4 GiB"),
+    "CPU time": ("    while True:\n        pass", "by limit of CPU time: did not come back"),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_mutant_beyond_a_limit_is_killed_and_the_report_says_by_which(
+    model: room.Modules, limit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The unchanged text stays far below either."""
+    monkeypatch.setattr(room.Modules, "SECONDS", 5)
+    text, (body, how) = model.text(CODEC), LIMITS[limit]
+    greedy = Mutant(CODEC, 1, "test", 1, len(text), len(text), "", RAISES.format(body.lstrip()))
+    idle = replace(greedy, new="\n")
+    whole = replace(model, coverage=Everything(asked=4))
+    verdicts = [judge(whole, greedy), judge(whole, idle)]
+    assert [verdict.status for verdict in verdicts] == [KILLED, SURVIVED]
+    with pytest.raises(typer.Exit):
+        report("model", verdicts, None)
+    assert how in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_control_that_runs_out_of_memory_is_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,8 @@
 
 All is run once, unchanged, under a trace. A mutant is then asked only what runs its statement: nothing else can see
 it. A table that is made once and kept is no exception: its lines count for all that read it, not only for what asked
-first. What runs at import concerns everything. A test counts if it passes, by itself and in time. What a test runs in
-another process is not seen.
+first. What runs at import concerns everything. A test counts if it passes, by itself, in time and
+in the memory that a mutant may take. What a test runs in another process is not seen.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ LONGEST, IN_ALL = 4, 60
 """CPU seconds, under the trace, of a test that is worth asking, and of all tests that one mutant is asked."""
 PARTS, RECORDING = 8, 120
 """Processes that share the tests of a file, and the CPU seconds that recording may take."""
+MEMORY = 4 << 30
+"""Bytes that a process may take beside the questions, while it records and while it judges."""
 
 
 @dataclass
@@ -160,7 +162,7 @@ _asking: list[tuple[tuple[str, ...], Questions]] = []
 
 
 def _record_tests(job: tuple[tuple[str, ...], str, int]) -> Recorded:
-    found = call_forked(lambda: {"tests": _recorded_here(*job)}, RECORDING)
+    found = call_forked(lambda: {"tests": _recorded_here(*job)}, RECORDING, MEMORY)
     return dict(found.get("tests", {}))
 
 
@@ -177,7 +179,7 @@ def _recorded_here(files: tuple[str, ...], test: str, part: int) -> Recorded:
 
 
 def _record_questions() -> Mapping[str, Any]:
-    return dict(call_forked(_asked_here, RECORDING))
+    return dict(call_forked(_asked_here, RECORDING, MEMORY))
 
 
 def _asked_here() -> Mapping[str, Any]:
