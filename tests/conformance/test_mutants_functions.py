@@ -146,6 +146,19 @@ def test_every_domain_names_one_definition(domain: FunctionDomain, name: str) ->
     assert start < end
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("domain, name", DOMAINS, ids=lambda one: one if isinstance(one, str) else one.file)
+def test_a_domain_calls_every_function_that_it_names(domain: FunctionDomain, name: str, tmp_path: Path) -> None:
+    """What its program never enters, it would prove equal whatever the change."""
+    here = sources_of_host.HostSources()
+    texts = {file: (here.root / file).read_text() for file in here.files}
+    inside = texts[domain.file].index("{", definition(texts[domain.file], name)[0]) + 1
+    trap = Mutant(domain.file, 1, "trap", 1, inside, inside, "", " __builtin_trap();")
+    table = replace(Rows.of(sources_of_host.functions()), domains=(replace(domain, lines=""),))
+    (found,) = settled(SimpleNamespace(texts=texts), table, [Verdict(trap, SURVIVED)], tmp_path, 1)
+    assert found.status == SURVIVED and "ended with -" in found.how
+
+
 def test_a_ledger_knows_what_was_judged_but_asks_survivors_again(tmp_path: Path) -> None:
     here, path = workshop(), tmp_path / "ledger.jsonl"
     killed = Verdict(change("x < 16", "x <= 16"), KILLED, "other bytes", vectors=3, changed=("a",))
