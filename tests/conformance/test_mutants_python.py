@@ -239,20 +239,22 @@ python._questions[:] = [
     (case.label, case.operation, case.profile, dict(case.params), dict(case.inputs), tuple(outputs.values()))
     for case, outputs in frozen_cases("encode_e2m1", "HOPPER", {"input": "float32"})
 ]
-entry.TARGETS = (replace(entry.TARGETS[0], files=("refnum/rounding.py",)),)
+entry.TARGETS = (replace(entry.TARGETS[0], files=("refnum/rounding.py", "refnum/scales.py")),)
 entry.app(sys.argv[1:])
 """
 
 
 def test_the_entry_of_a_checkout_writes_its_verdicts_and_goes_on_from_its_ledger(tmp_path: Path) -> None:
     ledger, out = tmp_path / "ledger.jsonl", tmp_path / "out.json"
-    words = ["model", "--sample", "6", "--seed", "4", "--workers", "1", "--ledger", str(ledger), "--out", str(out)]
+    words = ["model", "--file", "refnum/r*.py", "--sample", "6", "--seed", "4", "--workers", "1"]
+    words += ["--ledger", str(ledger), "--out", str(out)]
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", FEW, *words], cwd=room.ROOT, capture_output=True, text=True)
         found = json.loads(out.read_text())
         statuses = [row["status"] for row in found["mutants"]]
         assert done.returncode == int(SURVIVED in statuses), done.stderr
         assert (found["schema"], found["subject"], len(statuses)) == ("refnum.mutation/1", "model", 6)
+        assert {row["file"] for row in found["mutants"]} == {"refnum/rounding.py"}
         assert KILLED in statuses and "Mutants of model" in done.stdout
     kept = [json.loads(line)["status"] for line in ledger.read_text().splitlines()]
     assert len(kept) == 6 + statuses.count(SURVIVED)  # survivors alone are asked again
