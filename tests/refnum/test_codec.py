@@ -244,6 +244,17 @@ def test_random_bits_by_key_go_on_from_pass_to_pass() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(want, found, strict=True))
 
 
+def test_every_scale_byte_of_one_element() -> None:
+    """The levels of E2M1 times the scale of each byte, as far as float32 has them; 255 scales nothing (N4)."""
+    for byte in range(255):
+        levels = np.ldexp([0, 0.5, 1, 1.5, 2, 3, 4, 6], byte - 127)[: {253: 6, 254: 4}.get(byte)]
+        assert refnum.encode_e2m1(levels.astype(np.float32), byte).tolist() == list(range(levels.size)), byte
+    assert not refnum.encode_e2m1(np.array([1, -6, np.inf, np.nan, np.finfo(np.float32).max], np.float32), 255).any()
+    for byte in (-1, 256):
+        with pytest.raises(ArgumentError):
+            refnum.encode_e2m1(np.ones(1, np.float32), byte)
+
+
 def test_a_large_array_may_have_an_exponent_each() -> None:
     x = np.resize(np.array([1.5, -3.0, 0.25, 100.0], np.float32), CHUNK + 4)
     exponent = np.resize(np.arange(5, dtype=np.int32), x.size)
