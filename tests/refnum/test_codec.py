@@ -150,7 +150,9 @@ def test_float32_bits_of_exact_values() -> None:
     assert to_float32_bits(Fraction(0), negative=True) == 1 << 31
     assert [to_float32_bits(Fraction(2) ** e) for e in (127, 128, 129)] == [0x7F000000, 0x7F800000, 0x7F800000]
     assert to_float32_bits(-(Fraction(2) ** 128)) == 0xFF800000
+    assert [to_float32_bits(Fraction(2) ** 128 + more) for more in (Fraction(1, 3), 1 << 127)] == [0x7F800000] * 2
     for wrong in (
+        Fraction(2) ** 128 - Fraction(1, 3),
         Fraction(1, 3),
         Fraction(2, 3),
         Fraction(2) ** -150,
