@@ -230,7 +230,7 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> 
     if array.dtype.name in _FLOATS:
         place = (0,) if array.shape == (1,) else (row,) if array.ndim == 1 else (row, column // _width(array, case))
         return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[place]))
-    if array.ndim == 2 and is_random(name):
+    if array.ndim == 2 and (is_random(name) or OPERATIONS[case.operation].kind(name) == "index"):
         return {"bits": f"0x{int(array[row, column]):02X}", "fields": "", "value": str(int(array[row, column]))}
     return None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import refnum
 from refnum.arrays import TILE, pack_nibbles
 from refnum.formats import E4M3, get_format
 from refnum.tiles import tile_count
@@ -127,6 +128,8 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
         fp32 = values.FORMATS["float32"]
         step = {name: values.floats(fp32, shape, seed + place, (1, 32)) for place, name in enumerate(names[:4])}
         return {**step, "v": positive(step["v"]), "factors": factors(operation, seed)}
+    if OPERATIONS[operation].family == "oscillation":
+        return _oscillation(names, params, shape, seed)
     if names == ("w", "ema"):
         kind = values.FORMATS[params["input"]]
         return {name: values.floats(kind, shape, seed + place, (1, 32)) for place, name in enumerate(names)}
@@ -142,6 +145,22 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     if operation == "dequantize_int4":
         return _float_scales(shape, row, seed)
     return _coded(operation, params, shape, np.arange(shape[0]), seed)
+
+
+def _oscillation(
+    names: tuple[str, ...], params: Mapping[str, Any], shape: tuple[int, int], seed: int
+) -> dict[str, np.ndarray]:
+    """Return numbers, whole numbers of which most elements get due within a few steps, and codes of the weights."""
+    kind = values.FORMATS[params["input"]]
+    found = {name: values.floats(kind, shape, seed + 2 * place, (1, 32)) for place, name in enumerate(names)
+             if name in ("dist_w", "dist_q", "total", "grad", "w")}  # fmt: skip
+    if "period" in names:
+        counts = (values.noise(*shape, seed + place) >> np.uint32(27 + place) for place in range(2))
+        found |= {name: count.astype(np.int32) + least for least, (name, count) in
+                  enumerate(zip(("count", "period"), counts, strict=True))}  # fmt: skip
+    if "w" in names:
+        found |= zip(names[1:], refnum.quantize_tetrajet_v2(found["w"]), strict=True)
+    return {name: found[name] for name in names}
 
 
 def _float_scales(shape: tuple[int, int], row: Row, seed: int) -> dict[str, np.ndarray]:
