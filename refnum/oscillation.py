@@ -101,8 +101,8 @@ def ramping_step(total: Array, count: Array, grad: Array, period: Array) -> tupl
     any float dtype that widens to float32 exactly; period: integers of at least 1, as `q_ramping` gives them; all of
     one shape.
     Returns (total float32, count int32, due bool, mean float32): where due, count is a multiple of period, mean is
-    fl(total / fl(count)), and total and count begin anew at 0; elsewhere mean is 0. A gradient with a NaN or an Inf adds
-    nothing to any total. Raises DtypeError, ShapeError, ArgumentError.
+    fl(total / fl(count)), and total and count begin anew at 0; elsewhere mean is 0. A gradient with a NaN or an Inf
+    adds nothing to any total. Raises DtypeError, ShapeError, ArgumentError.
     """
     so_far, more = _pair("total", total, "grad", grad)
     count, period = _counts("count", count, so_far.shape, 0), _counts("period", period, so_far.shape, 1)
