@@ -85,7 +85,10 @@ def _osci_reset() -> Iterator[Draft]:
         yield Draft({"w": w, **stored((3, 256), 8)}, usual, RESETS, f"codes of others in {w.dtype.name}")
     codes = pack_nibbles(np.resize(np.arange(16, dtype=np.uint8), (KINDS.size, 128)))
     w = np.repeat(KINDS.T, 128, axis=1).view(np.float32)
-    ones = {"scales": np.full((len(w), 8), 0x38, np.uint8), "outer": np.ones((len(w), 1), np.float32)}
+    ones: dict[str, np.ndarray] = {
+        "scales": np.full((len(w), 8), 0x38, np.uint8),
+        "outer": np.ones((len(w), 1), np.float32),
+    }
     yield Draft({"w": w, "packed": codes, **ones}, usual, RESETS, "weights of every kind with every code")
     yield Draft(corners.quantised(np.zeros((0, 128), np.float32)), usual, RESETS, "no rows")
 

@@ -37,13 +37,14 @@ def ramping_step(vector: Vector) -> Any:
     """N24.10 by exact rationals."""
     finite = all(is_finite(value) for line in exact(vector.inputs["grad"]) for value in line)
     lines = _lines(vector, "total", "count", "grad", "period")
-    found = [[oracle.ramping_step(*one, finite) for one in line] for line in lines]
+    found = [[oracle.ramping_step(*one, finite=finite) for one in line] for line in lines]
     return tuple([[int(element[part]) for element in line] for line in found] for part in range(4))
 
 
 def osci_reset(vector: Vector) -> Any:
     """N24.14 of each weight by itself, under the product of its scales."""
-    inputs, threshold, flags = vector.inputs, Fraction(*vector.params["threshold"]), []
+    inputs, threshold = vector.inputs, Fraction(*vector.params["threshold"])
+    flags: list[list[int]] = []
     outer = inputs["outer"].view(np.uint32).tolist()
     for row, line in enumerate(widened(inputs["w"])):
         flags.append([])
