@@ -37,7 +37,7 @@ def ramping_step(vector: Vector) -> Any:
     """N24.10 by exact rationals."""
     finite = all(is_finite(value) for line in exact(vector.inputs["grad"]) for value in line)
     lines = _lines(vector, "total", "count", "grad", "period")
-    found = [[oracle.ramping_step(*one, finite=finite) for one in line] for line in lines]
+    found = [[oracle.ramping_step(t, n, g, p, finite) for t, n, g, p in line] for line in lines]
     return tuple([[int(element[part]) for element in line] for line in found] for part in range(4))
 
 
