@@ -167,7 +167,7 @@ def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[in
     """Return the index of the input element that an output element comes from; None where there is none."""
     if OPERATIONS[case.operation].scalar:
         return index
-    if len(index) != 2 or output.kind in ("bytes", "index"):
+    if len(index) != 2 or output.kind == "bytes":
         return None
     if output.kind == "scales":
         coded = next((codes for codes, scales in coded_outputs(case) if scales is output), None)
