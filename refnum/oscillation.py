@@ -62,11 +62,12 @@ def distance_update(distance: Array, before: Array, after: Array) -> Array:
     return add(so_far, subtract(last, first) & _MAGNITUDE).view(np.float32)
 
 
-def q_ramping(dist_w: Array, dist_q: Array, alpha: float = 16, beta: int = 5, most: int = MOST_STEPS) -> Array:
+def q_ramping(dist_w: Array, dist_q: Array, alpha: Any = (16, 1), beta: int = 5, most: int = MOST_STEPS) -> Array:
     """Return after how many steps each weight is updated, Q-Ramping (clause N24.9).
 
     dist_w, dist_q: float32 of one shape, the distances of the weights and of the quantised weights; alpha: a positive
-    number, rounded once to float32; beta: an integer of at least 0; most: the largest period, the steps of an epoch.
+    number, or its (numerator, denominator), rounded once to float32; beta: an integer of at least 0; most: the largest
+    period, the steps of an epoch.
     Returns int32: min(beta * floor(fl(dist_q / alpha) / fl(dist_w + 1e-8)) + 1, most), the quotient exact; 1 where it
     is no number or negative. Raises DtypeError, ShapeError, ArgumentError.
     """
@@ -100,8 +101,8 @@ def ramping_step(total: Array, count: Array, grad: Array, period: Array) -> tupl
     any float dtype that widens to float32 exactly; period: integers of at least 1, as `q_ramping` gives them; all of
     one shape.
     Returns (total float32, count int32, due bool, mean float32): where due, count is a multiple of period, mean is
-    fl(total / count), and total and count begin anew at 0; elsewhere mean is 0. A gradient with a NaN or an Inf adds
-    nothing to any total. Raises DtypeError, ShapeError, ArgumentError.
+    fl(total / fl(count)), and total and count begin anew at 0; elsewhere mean is 0. A gradient with a NaN or an Inf
+    adds nothing to any total. Raises DtypeError, ShapeError, ArgumentError.
     """
     so_far, more = _pair("total", total, "grad", grad)
     count, period = _counts("count", count, so_far.shape, 0), _counts("period", period, so_far.shape, 1)
@@ -115,12 +116,13 @@ def ramping_step(total: Array, count: Array, grad: Array, period: Array) -> tupl
     return rest.view(np.float32), np.where(due, np.int32(0), steps), due, mean.view(np.float32)
 
 
-def osci_reset(w: Array, packed: Array, scales: Array, outer: Array, threshold: float = 0.495) -> Array:
+def osci_reset(w: Array, packed: Array, scales: Array, outer: Array, threshold: Any = (495, 1000)) -> Array:
     """Say which weights lie near the edge of the bin that they were rounded into, OsciReset (clause N24.14).
 
     w: [M, K] of any float dtype that widens to float32 exactly; packed, scales, outer: as `quantize_tetrajet_v2` gives
-    them for w. threshold: a number, rounded once to float32. A weight is near an edge where |fl(fl(w / s) - q)| is more
-    than fl(threshold * width), s the product of its scales, q the number of its code and width that of q's bin.
+    them for w. threshold: a number, or its (numerator, denominator), rounded once to float32. A weight is near an edge
+    where |fl(fl(w / s) - q)| is more than fl(threshold * width), s the product of its scales, q the number of its code
+    and width that of q's bin.
     Returns bool [M, K]: the weights that are set to their dequantised numbers.
     Raises DtypeError, ShapeError, ArgumentError.
     """
@@ -135,12 +137,12 @@ def osci_reset(w: Array, packed: Array, scales: Array, outer: Array, threshold: 
     return (off > np.take(widths, codes & np.uint8(7))) & (off <= INF)
 
 
-def osci_reset_by_distance(dist_w: Array, dist_q: Array, threshold: float = 16) -> Array:
+def osci_reset_by_distance(dist_w: Array, dist_q: Array, threshold: Any = (16, 1)) -> Array:
     """Say which weights oscillate by their distances, OsciReset (clause N24.14).
 
     dist_w, dist_q: float32 of one shape, as `distance_update` gives them for weights and for quantised weights;
-    threshold: a number, rounded once to float32. Returns bool: fl(dist_q / dist_w) is at least the threshold, and
-    dist_w is not 0. Raises DtypeError, ShapeError, ArgumentError.
+    threshold: a number, or its (numerator, denominator), rounded once to float32. Returns bool: fl(dist_q / dist_w) is
+    at least the threshold, and dist_w is not 0. Raises DtypeError, ShapeError, ArgumentError.
     """
     walked, jumped = _pair("dist_w", dist_w, "dist_q", dist_q, float32=True)
     least = _number("threshold", threshold)[0]
@@ -189,12 +191,13 @@ def _nearest(word: int, exponent: int) -> int:
     return min((max(exponent + drop + 149, 0) << 23) + kept, int(INF))
 
 
-def out_control(norms: Array, share: float | Fraction = Fraction(1, 10)) -> Array:
+def out_control(norms: Array, share: Any = (1, 10)) -> Array:
     """Say which channels keep eight bits, OutControl (clause N24.15).
 
-    norms: float32 [K], the sums of a channel's norms over the recorded steps; share: a number from 0 to 1, taken
-    exactly. The floor(share * K) channels, their number raised to a multiple of 128 and lowered to one that is at most
-    K, with the largest norms, of equal ones those with the lower index; NaN is above every number.
+    norms: float32 [K], the sums of a channel's norms over the recorded steps; share: a number from 0 to 1, or its
+    (numerator, denominator), taken exactly. The floor(share * K) channels, their number raised to a multiple of 128 and
+    lowered to one that is at most K, with the largest norms, of equal ones those with the lower index; NaN is above
+    every number.
     Returns bool [K]. Raises DtypeError, ShapeError, ArgumentError.
     """
     require_array("norms", norms)
@@ -217,6 +220,12 @@ def out_control(norms: Array, share: float | Fraction = Fraction(1, 10)) -> Arra
 
 
 def _fraction(name: str, value: Any) -> Fraction:
+    """The exact value of a number, or of a (numerator, denominator)."""
+    if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise ArgumentError(f"{name}={shown(value)}; allowed are a number, or its numerator and denominator")
+        above, below = (require_integer(f"a part of {name}", part, least) for least, part in enumerate(value))
+        return Fraction(above, below)
     plain = isinstance(value, (int, float, Fraction, np.integer, np.floating)) and not isinstance(value, bool)
     try:
         return Fraction(value if isinstance(value, (int, Fraction)) else float(value)) if plain else Fraction("none")

@@ -22,6 +22,7 @@ from . import (
     logarithmic,
     moving,
     nvfp4,
+    oscillation,
     products,
     rounding,
     scales,
@@ -45,10 +46,11 @@ LUQ, RADIX4 = ("luq",), ("radix4",)
 DGE, OCC = ("dge",), ("occ",)
 SAWB, AFFINE, KEEP, QAT = ("sawb",), ("int4_affine", "efficient_qat"), ("int4_keep_two",), ("llm_qat",)
 ADAM, SPAM, STABLE = ("adam_apply",), ("spam_apply",), ("stable_spam_apply",)
+PERIOD, STEP, RESET, MOVED = ("q_ramping",), ("ramping_step",), ("osci_reset",), ("osci_reset_by_distance",)
 INT4_READ, LLM_FP4 = ("dequantize_int4",), ("llm_fp4",)
 SCALES = ("a_scales", "b_scales")
 SIGNED = ("quantize_*", "dequantize_*", "encode_e[24]*", "encode_element", "decode_*", "fp8_to_mxfp4", "mxfp4_to_fp8")
-EXACT = frozenset({*TETRAJET, *V2, *V2_READ, *INT4_READ})
+EXACT = frozenset({*TETRAJET, *V2, *V2_READ, *INT4_READ, *RESET})
 """Operations that only rules which name them, or all, are for: they have no profile, which rules of all quantisers
 change, and no scale bytes, which those of all that dequantise do."""
 BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
@@ -291,6 +293,23 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "QAT_OTHER_RULE": ((QAT, integer.other_rule),),
     "QAT_OTHER_VECTOR": ((QAT, integer.other_vector),),
     "QAT_WITHOUT_EPSILON": ((QAT, integer.without_epsilon),),
+    "RAMPING_ROUNDED_QUOTIENT": ((PERIOD, oscillation.rounded_quotient),),
+    "RAMPING_EPSILON_LEFT_OUT": ((PERIOD, oscillation.epsilon_left_out),),
+    "RAMPING_ALPHA_BELOW": ((PERIOD, oscillation.alpha_below),),
+    "RAMPING_ONE_LEFT_OUT": ((PERIOD, oscillation.one_left_out),),
+    "RAMPING_PERIOD_WRAPS": ((PERIOD, oscillation.period_wraps),),
+    "RAMPING_UNBOUNDED": ((PERIOD, oscillation.unbounded),),
+    "RAMPING_ONLY_AT_PERIOD": ((STEP, oscillation.only_at_the_period),),
+    "RAMPING_MEAN_OF_PERIOD": ((STEP, oscillation.mean_of_the_period),),
+    "RAMPING_FINITE_BY_ELEMENT": ((STEP, oscillation.finite_by_element),),
+    "RAMPING_TOTAL_STAYS": ((STEP, oscillation.total_stays),),
+    "OSCI_RECIPROCAL": ((RESET, oscillation.reciprocal),),
+    "OSCI_ONE_WIDTH": ((RESET, oscillation.one_width),),
+    "OSCI_EDGE_COUNTS": ((RESET, oscillation.edge_counts),),
+    "OSCI_NAN_RESETS": ((RESET, oscillation.nan_resets),),
+    "OSCI_ABOVE_ONLY": ((MOVED, oscillation.above_only),),
+    "OSCI_STILL_WEIGHTS": ((MOVED, oscillation.still_weights),),
+    "OSCI_BY_PRODUCT": ((MOVED, oscillation.by_product),),
     "INT4_UNSIGNED": ((INT4_READ, integer.unsigned),),
     "INT4_ZERO_ADDED": ((INT4_READ, integer.zero_added),),
     "INT4_ZERO_SCALED_ALONE": ((INT4_READ, integer.zero_scaled_alone),),

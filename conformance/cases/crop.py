@@ -21,7 +21,9 @@ from .operation import OPERATIONS
 WHOLE = frozenset({"tensor_amax", "alpha", "maxval", "factors"})
 """Inputs that belong to the whole tensor, which no cut touches."""
 ELEMENTS = ("x", "gate", "up", "grad", "rbits", "r_under", "r_log", "codes", "packed", "a", "b", "w", "ema",
-            "gradient", "weight", "m", "v")  # fmt: skip
+            "gradient", "weight", "m", "v", "dist_w", "dist_q", "total")  # fmt: skip
+COUNTED = frozenset({"count", "period"})
+"""Inputs of whole numbers beside the elements: they are cut with them, and no element of theirs is written."""
 
 
 def of_experts(case: Case) -> bool:
@@ -183,7 +185,7 @@ def take_columns(case: Case, start: int, stop: int) -> Case:
             inputs[name] = array[:, start // wide : -(-stop // wide)]
         elif name == "outer":
             inputs[name] = array[:, start // TILE : -(-stop // TILE)]
-        elif name in ELEMENTS:
+        elif name in ELEMENTS or name in COUNTED:
             per = 2 if name == "packed" else 1
             inputs[name] = array[..., start // per : stop // per]
         else:

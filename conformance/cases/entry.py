@@ -25,12 +25,16 @@ OPERANDS: dict[str, str] = {
     "counter": "index", "key": "index", "keys": "index", "tensor_amax": "values", "w": "values",
     "ema": "values", "alpha": "values", "r_under": "bits", "r_log": "bits", 
     "outer": "values", "maxval": "values", "zeros": "bytes", "gradient": "values", "weight": "values", "m": "values",
-    "v": "values", "factors": "values",
+    "v": "values", "factors": "values", "dist_w": "values", "dist_q": "values", "total": "values", "count": "index",
+    "period": "index",
 }  # fmt: skip
 """Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
 
 WORDS: dict[str, int] = {"r_under": 24, "r_log": 23}
 """Random words that are inputs by themselves, not the bits of a profile's rounding -> their bits (N23.3)."""
+
+OPAQUE = frozenset({"bytes", "index", "flags"})
+"""Kinds of outputs whose items are no numbers of a format: they are equal or not."""
 
 STEADY = frozenset({"maxval"})
 """Inputs of which most numbers are refused, so that a call with other data keeps them."""
@@ -55,7 +59,8 @@ class Output:
     """One output array.
 
     kind: `codes` (one element code a byte), `packed` (two E2M1 codes a byte, even element low), `scales` (E8M0
-    bytes), `values` (floating point, compared as bits), `bytes` (opaque) or `index` (row offsets).
+    bytes), `values` (floating point, compared as bits), `bytes` (opaque), `index` (row offsets, counts)
+    or `flags` (truth values, a byte of 0 or 1 each).
     element: the format of the codes, or the name of the parameter that holds it (`@element`).
     block: the geometry by which `scales` covers `codes`, see `geometry.spread`; empty when there is none.
     needs: the optional input without which the output is not given.

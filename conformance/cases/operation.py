@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import refnum
-from refnum import estimators, hadamard, nvfp4, tetrajet, updates
+from refnum import estimators, hadamard, nvfp4, oscillation, tetrajet, updates
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 from refnum.nvfp4_scales import VARIANTS
@@ -45,6 +45,7 @@ _FP8_BOTH = (
 )
 _NVFP4_CODES = (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("tensor_amax", "values"))
 _VALUES = (Output("values", "values"),)
+_FLAGS = (Output("flags", "flags"),)
 _TILES = ([1, 128], [128, 128])
 _SQUARES = ([1, 16], [16, 16])
 _ROTATED = ("bfloat16", "float32")
@@ -57,6 +58,7 @@ _TWO_SCALES = Blocks("E2M1", 128)
 _MXFP4_DOWN = (Output("packed", "packed", "E2M1", "down32"), Output("scales", "scales", "E8M0"))
 _DOWN = {("axis", 0): _MXFP4_DOWN}
 _METHODS = "model-on-cupy-methods"
+_OSCILLATION = "model-on-cupy-oscillation"
 _LOGARITHMIC = "model-on-cupy-logarithmic"
 _RADIX4 = {"n0": (-5,), "phase": ("even", "odd")}
 _ESTIMATORS = "model-on-cupy-estimators"
@@ -112,6 +114,18 @@ _TABLE = (
     Operation("dequantize_tetrajet_v2", "N24", "tetrajet_v2", ("packed", "scales", "outer"), _VALUES,
               {"dtype": FLOAT_OUTPUTS}, kinds={"scales": "codes"}, reads=NVFP4, rounds_to=_TWO_SCALES, unit=128,
               proof=_METHODS),
+    Operation("q_ramping", "N24", "oscillation", ("dist_w", "dist_q"), (Output("period", "index"),),
+              {"alpha": ([16, 1],), "beta": (5,), "most": (oscillation.MOST_STEPS,), "input": ("float32",)},
+              reads=_ALONE, rounds_to=_ALONE, dear=8, proof=_OSCILLATION),
+    Operation("ramping_step", "N24", "oscillation", ("total", "count", "grad", "period"),
+              (Output("total", "values"), Output("count", "index"), Output("due", "flags"), Output("mean", "values")),
+              {"input": ("float32",)}, reads=_ALONE, rounds_to=_ALONE, dear=8, proof=_OSCILLATION),
+    Operation("osci_reset", "N24", "oscillation", ("w", "packed", "scales", "outer"), _FLAGS,
+              {"threshold": ([495, 1000],), "input": FLOAT_OUTPUTS}, kinds={"scales": "codes"}, reads=NVFP4,
+              rounds_to=_TWO_SCALES, unit=128, dear=16, proof=_OSCILLATION),
+    Operation("osci_reset_by_distance", "N24", "oscillation", ("dist_w", "dist_q"), _FLAGS,
+              {"threshold": ([16, 1],), "input": ("float32",)}, reads=_ALONE, rounds_to=_ALONE, dear=8,
+              proof=_OSCILLATION),
     Operation("luq", "N23", "logarithmic", ("x", "r_under", "r_log"),
               (Output("packed", "packed", "E3M0"), Output("alpha", "values")),
               {"divisor": (64, 128, 16), "step": ("real", "power_of_two"), "input": FLOAT_OUTPUTS},
@@ -253,7 +267,8 @@ def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.n
         profile: one to use in place of the case's own; a diagnosis tries other choices.
 
     Returns:
-        The outputs as the model returns them, in the order of `outputs_of(case)`, scales in their layout.
+        The outputs as the model returns them, in the order of `outputs_of(case)`, scales in their layout; truth values
+        as bytes.
     """
     operation = OPERATIONS[case.operation]
     function = getattr(refnum, operation.name)
@@ -262,7 +277,7 @@ def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.n
         arguments["profile"] = profile or refnum.get_profile(case.profile)
     result = function(**arguments)
     result = result if isinstance(result, tuple) else (result,)
-    return tuple(array for array in result if array is not None)
+    return tuple(array.view(np.uint8) if array.dtype == bool else array for array in result if array is not None)
 
 
 def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, np.ndarray]:

@@ -167,7 +167,7 @@ def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[in
     """Return the index of the input element that an output element comes from; None where there is none."""
     if OPERATIONS[case.operation].scalar:
         return index
-    if len(index) != 2 or output.kind in ("bytes", "index"):
+    if len(index) != 2 or output.kind == "bytes":
         return None
     if output.kind == "scales":
         coded = next((codes for codes, scales in coded_outputs(case) if scales is output), None)
@@ -230,7 +230,7 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> 
     if array.dtype.name in _FLOATS:
         place = (0,) if array.shape == (1,) else (row,) if array.ndim == 1 else (row, column // _width(array, case))
         return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[place]))
-    if array.ndim == 2 and is_random(name):
+    if array.ndim == 2 and (is_random(name) or OPERATIONS[case.operation].kind(name) == "index"):
         return {"bits": f"0x{int(array[row, column]):02X}", "fields": "", "value": str(int(array[row, column]))}
     return None
 

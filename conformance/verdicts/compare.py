@@ -36,6 +36,7 @@ _STORAGE = {
     "scales": ("uint8", "float8_e8m0fnu"),
     "bytes": ("uint8",),
     "index": ("int32", "int64", "uint32", "uint64"),
+    "flags": ("bool", "uint8"),
 }
 
 

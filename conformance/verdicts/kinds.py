@@ -17,7 +17,7 @@ from refnum.codec import value
 from refnum.formats import get_format
 
 from ..cases.case import Case
-from ..cases.entry import Output
+from ..cases.entry import OPAQUE, Output
 from ..cases.geometry import spread
 from ..cases.levels import CLASSES, NO_LEVEL, input_classes
 from ..cases.operation import outputs_of
@@ -120,7 +120,7 @@ def _of_blocks(
 
 def _ways(output: Output, case: Case, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the way of every item, WAYS' index plus one; 0 where both sides are equal."""
-    if output.kind in ("bytes", "index"):
+    if output.kind in OPAQUE:
         ways = np.full(left.shape, NUMBER[BYTES], np.uint8)
     elif output.kind == "scales":
         ways = np.where(right > left, NUMBER[LARGER], NUMBER[SMALLER])
@@ -143,7 +143,7 @@ def _letters(output: Output, case: Case, left: np.ndarray) -> np.ndarray:
     letters = np.zeros(left.shape, np.uint8)
     if output.kind == "scales":
         letters[left == 255] = CLASSES.index("N")
-    elif output.kind not in ("bytes", "index"):
+    elif output.kind not in OPAQUE:
         parts = _parts(output, case, left)
         for letter, chosen in (("Z", parts.zero), ("I", parts.infinite), ("N", parts.nan)):
             letters[chosen] = CLASSES.index(letter)

@@ -44,6 +44,17 @@ def q_ramping(dist_w: int, dist_q: int, alpha: Fraction, beta: int, most: int) -
     return min(most, beta * math.floor(number(above) / number(below)) + 1)
 
 
+def ramping_step(total: int, count: int, grad: int, period: int, finite: bool) -> tuple[int, int, bool, int]:
+    """Return the bits of a sum, its count, whether it is due, and the bits of its mean (N24.10).
+
+    finite: whether all gradients of the tensor are.
+    """
+    total, count = float32_add(total, grad) if finite else total, count + 1
+    if count % period:
+        return total, count, False, 0
+    return 0, 0, True, float32_divide(total, float_bits(Fraction(count)))
+
+
 def osci_reset(w: int, factor: int, code: int, threshold: Fraction) -> bool:
     """Return whether a weight is near the edge of its bin; factor: bits of the product of its scales (N24.14)."""
     level = float_bits(decode("E2M1", code, signed_zero=True))

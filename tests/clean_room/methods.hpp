@@ -6,6 +6,7 @@
 #include "llm_fp4.hpp"
 #include "logarithmic.hpp"
 #include "nvfp4.hpp"
+#include "oscillation.hpp"
 #include "tetrajet.hpp"
 #include "tetrajet_v2.hpp"
 #include "updates.hpp"
@@ -161,4 +162,44 @@ inline Answers stepped(const Vector& v) {
         out[0].words[i] = at.w, out[1].words[i] = at.m, out[2].words[i] = at.v;
     }
     return out;
+}
+
+inline Word pair32(const Vector& v, std::string_view name) {  // a parameter (numerator, denominator), rounded once
+    const Json& pair = v.params[name];
+    return ratio32(int(pair.items[0].number), int(pair.items[1].number));
+}
+
+inline Answers of_distances(const Vector& v) {
+    const Words &w = v["dist_w"].words, &q = v["dist_q"].words;
+    bool periods = v.operation == "q_ramping";
+    Word scale = pair32(v, periods ? "alpha" : "threshold");
+    Matrix out = v["dist_w"].matrix();
+    for (std::size_t i = 0; i < w.size(); i++)
+        out.words[i] = periods ? Word(period_of(w[i], q[i], scale, v.number("beta"), v.number("most")))
+                               : Word(oscillates(w[i], q[i], scale));
+    return {out};
+}
+
+inline Answers ramped(const Vector& v) {
+    const Matrix total = v["total"].matrix();
+    const Words &count = v["count"].words, &grad = v["grad"].words, &period = v["period"].words;
+    bool finite = std::all_of(grad.begin(), grad.end(), [](Word g) { return (g & ~SIGN32) < INF32; });
+    Answers out(4, Matrix(total.rows, total.columns));
+    for (std::size_t i = 0; i < grad.size(); i++) {
+        Accumulated at = accumulated(total.words[i], count[i], grad[i], period[i], finite);
+        out[0].words[i] = at.total, out[1].words[i] = at.count, out[2].words[i] = at.due, out[3].words[i] = at.mean;
+    }
+    return out;
+}
+
+inline Answers reset(const Vector& v) {
+    const Matrix w = wide_bits(v["w"]), codes = unpack(v["packed"].matrix());
+    const Words &scales = v["scales"].words, &outer = v["outer"].words;
+    Word threshold = pair32(v, "threshold");
+    Matrix out(w.rows, w.columns);
+    for (std::size_t n = 0; n < w.words.size(); n++) {
+        Word p = multiply(outer[n / 128], of_e4m3(scales[n / 16]));
+        out.words[n] = near_edge(w.words[n], p, codes.words[n], threshold);
+    }
+    return {out};
 }

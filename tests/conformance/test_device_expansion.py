@@ -21,10 +21,10 @@ EDITS = ((1, 3, 0x7FC00001), (2, 40, 0x80))
 def recipe(name, distribution, wide=False):
     operation = OPERATIONS[name]
     params = dict(operation.defaults())
-    rows = 10
+    rows, columns = 10, 160 + -160 % (operation.unit or 1)
     if OPERATIONS[name].ragged:
         params["splits"] = [4, 0, 6]
-    return Recipe(name, "STOCHASTIC" if name == "quantize_mxfp4" else "HOPPER", params, (rows, 160), 77,
+    return Recipe(name, "STOCHASTIC" if name == "quantize_mxfp4" else "HOPPER", params, (rows, columns), 77,
                   distribution.name, dict(distribution.simple), EDITS, optional=True, wide=wide)  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import pytest
 from diagnose_tools import distant, quantise, under
 
 import refnum
+from refnum.conformance.cases import crop
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.commands.check.control_cases import control_cases
@@ -88,6 +89,22 @@ def test_a_page_of_a_scalar_conversion_shows_its_input_and_the_steps(operation):
     main = next(iter(case.inputs.values()))
     assert int(given["bits"], 16) == int(main[at].view(f"u{main.dtype.itemsize}")) and given["value"]
     assert shown["steps"][0]["name"] == "element" and shown["rule"]
+
+
+@pytest.mark.parametrize("operation", ["q_ramping", "osci_reset", "ramping_step"])
+def test_a_page_of_periods_counts_and_truth_values_shows_what_stands_at_their_place(operation):
+    (case,) = control_cases(operation, "HOPPER", OPERATIONS[operation].defaults())
+    golden = run_golden(case)
+    name = {"q_ramping": "period", "osci_reset": "flags", "ramping_step": "due"}[operation]
+    flipped = golden[name].copy()
+    flipped[1, 5] ^= 1
+    shown = page(case, golden, {**golden, name: flipped}, 0)
+    assert tuple(shown["index"]) == (1, 5) and shown["output"] == name
+    given = {one["name"]: int(one["bits"], 16) for one in shown["input"]}
+    assert set(given) == set(case.inputs)
+    assert all(
+        given[n] == int(a.view(np.uint32)[1, 5]) for n, a in case.inputs.items() if n in crop.COUNTED | {"dist_w"}
+    )
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,30 @@ def test_a_weight_is_due_at_multiples_of_its_period():
     assert np.array_equal(np.array(log).sum(axis=0), [12, 6, 4, 3])
 
 
+@pytest.mark.parametrize("odd", [0, 0.1])
+def test_steps_equal_the_oracle(odd):
+    total, grad = words(3000, 11, 20, 0.2), words(3000, 12, 20, odd)
+    count = np.arange(3000, dtype=np.int32) * 7 % 97
+    count[::11] += 1 << 24
+    period = 1 + np.arange(3000, dtype=np.int32) * 5 % 9
+    got = refnum.ramping_step(total.view(np.float32), count, grad.view(np.float32), period)
+    finite = bool(np.isfinite(grad.view(np.float32)).all())
+    assert finite == (not odd) and got[2].dtype == bool and 0 < got[2].sum() < 3000
+    lists = [part.tolist() for part in (total, count, grad, period)]
+    parts = [bits_of(got[0]).tolist(), got[1].tolist(), got[2].tolist(), bits_of(got[3]).tolist()]
+    for given, found in zip(zip(*lists, strict=True), zip(*parts, strict=True), strict=True):
+        assert second.ramping_step(*given, finite) == found
+
+
+def test_a_share_may_be_a_pair():
+    x, y = np.array([0.01, 2], np.float32), np.array([3, 33], np.float32)
+    assert np.array_equal(refnum.q_ramping(x, y, (1, 3)), refnum.q_ramping(x, y, Fraction(1, 3)))
+    assert np.array_equal(refnum.osci_reset_by_distance(x, y, [33, 2]), [True, True])
+    for bad in ((16, 0), (16,), (1, 2, 3), (1.5, 1), (-1, 3), ("1", 1), (True, 1), (0, 1)):
+        with pytest.raises(ArgumentError):
+            refnum.osci_reset_by_distance(x, y, bad)
+
+
 def test_a_gradient_with_an_infinity_adds_nothing_and_counts():
     total, count, period = np.ones(2, np.float32), np.full(2, 1, np.int32), np.array([2, 5], np.int32)
     for bad in (np.inf, -np.inf, np.nan):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import refnum
 from refnum.arrays import TILE, pack_nibbles
 from refnum.formats import E2M1, FP32, get_format
 
@@ -122,6 +123,13 @@ def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Ar
         inputs["prob"] = as_float(_fractions(draw, recipe.shape[0]), FP32)
     if recipe.optional and "tensor_amax" in OPERATIONS[recipe.operation].optional:
         inputs["tensor_amax"] = _one_number(Draw(recipe.seed, len(names), like))
+    if "period" in names:
+        draw = Draw(recipe.seed, len(names), like)
+        inputs["count"] = draw.below(32, *recipe.shape).astype(np.int32)
+        inputs["period"] = draw.below(8, *recipe.shape).astype(np.int32) + np.int32(1)
+        inputs = {name: inputs[name] for name in names}
+    if names[0] == "w" and "packed" in names:
+        inputs |= zip(names[1:], refnum.quantize_tetrajet_v2(inputs["w"]), strict=True)
     return with_random_bits(recipe.operation, recipe.profile, inputs, recipe.seed, like)
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from refnum.arrays import TILE, pack_nibbles
-from refnum.formats import E4M3, get_format
+from refnum.arrays import TILE, pack_nibbles, unpack_nibbles
+from refnum.codec import decode_table
+from refnum.formats import E2M1, E4M3, get_format
 from refnum.nvfp4 import NVFP4_BLOCK
 from refnum.tiles import tile_count
 
 from ..case import FORM, Case
+from ..draw.bits import as_float
 from ..draw.factors import factors, positive
 from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
 from ..entry import UNNAMED_PARAMS, WORDS
@@ -164,6 +166,10 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
             side = _cast_shape(str(row["form of the array"]), wide[1])
             step = {name: np.resize(array, side) for name, array in step.items()}
         return {**step, "v": positive(step["v"]), "factors": factors(operation, seed)}
+    if operation == "osci_reset":
+        return _weights(params, shape, seed)
+    if OPERATIONS[operation].family == "oscillation":
+        return _oscillation(names, params, shape, seed)
     if names == ("w", "ema"):
         kinds = {"w": params["input"], "ema": str(row.get("average", params["input"]))}
         return {
@@ -182,6 +188,31 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     if operation == "dequantize_int4":
         return _float_scales(shape, row, seed)
     return _coded(operation, params, shape, np.arange(shape[0]), seed)
+
+
+def _oscillation(
+    names: tuple[str, ...], params: Mapping[str, Any], shape: tuple[int, int], seed: int
+) -> dict[str, np.ndarray]:
+    """Return numbers, and whole numbers by which many elements are due."""
+    kind = values.FORMATS[params["input"]]
+    found = {name: values.floats(kind, shape, seed + 2 * place, (1, 32)) for place, name in enumerate(names)
+             if name in ("dist_w", "dist_q", "total", "grad")}  # fmt: skip
+    if "period" in names:
+        counts = (values.noise(*shape, seed + place) >> np.uint32(27 + place) for place in range(2))
+        found |= {name: count.astype(np.int32) + least for least, (name, count) in
+                  enumerate(zip(("count", "period"), counts, strict=True))}  # fmt: skip
+    return {name: found[name] for name in names}
+
+
+def _weights(params: Mapping[str, Any], shape: tuple[int, int], seed: int) -> dict[str, np.ndarray]:
+    """Return codes with both scales, and weights near their numbers, to half of them away."""
+    coded = _coded("dequantize_tetrajet_v2", {}, shape, np.arange(shape[0]), seed)
+    levels, scales = (np.asarray(decode_table(fmt), np.uint32).view(np.float32) for fmt in (E2M1, E4M3))
+    wide = np.repeat(scales[coded["scales"]] * np.repeat(coded["outer"], 8, axis=1), 16, axis=1)
+    bits = (levels[unpack_nibbles(coded["packed"])] * wide).view(np.uint32)
+    bits ^= values.noise(*shape, seed + 5) >> np.uint32(10)
+    fmt = values.FORMATS[params["input"]]
+    return {"w": as_float((bits >> np.uint32(32 - fmt.bits)).astype(f"u{fmt.bits // 8}"), fmt), **coded}
 
 
 def _float_scales(shape: tuple[int, int], row: Row, seed: int) -> dict[str, np.ndarray]:

@@ -173,8 +173,20 @@ def _cutting(operation: str, profile: str, params: str, levels: tuple[tuple[str,
     ways = [Cutting(COLUMNS, inputs, outputs)] if along else []
     ways += [] if along else [Cutting(ROWS, inputs, outputs, first) for first in (False, True)]
     # special elements can decide everything, which then looks as if each row stood by itself
-    held = ((cases[1], answers[1]), (ordinary, run_golden(ordinary)))
+    beside = ordinary if along else _with_special_rows(ordinary, cases[1], inputs)
+    held = ((cases[1], answers[1]), (beside, run_golden(beside)))
     return next((way for way in ways if all(_holds(way, *one) for one in held)), UNCUT)
+
+
+def _with_special_rows(ordinary: Case, special: Case, inputs: Mapping[str, tuple[int, int]]) -> Case:
+    """Return a case of ordinary rows, as many as a part is tried with, above rows with special elements.
+
+    Operands of a product, whose scales are of other kinds, stay ordinary.
+    """
+    if any(ordinary.inputs[name].shape != special.inputs[name].shape for name in inputs):
+        return ordinary
+    arrays = {name: np.concatenate([ordinary.inputs[name][:FEW], special.inputs[name][FEW:]]) for name in inputs}
+    return ordinary.with_inputs(arrays)
 
 
 def _holds(way: Cutting, case: Case, answer: Arrays) -> bool:

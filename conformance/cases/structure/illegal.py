@@ -37,11 +37,15 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "cap": (0, -3, 0.1, "3"),
     "seed": (-1, 1 << 32, 1.0, "1"), "exponent_bits": (0, 3, 2.0, True),
     "clip": (1, "yes"), "reset": (0,), "decay": ("no",), "forget": ("now", None),
-    "alpha": ([1, 3], [3, 2], [1, 2, 3], 0.99),
+    "alpha": ([1, 3], [3, 2], [1, 2, 3], 0.99), "beta": (-1, 2.5, "5"), "most": (0, 1 << 31, 9.0),
+    "alpha of q_ramping": ([0, 3], [1, 2, 3], [16, 0], "16"),
+    "threshold of osci_reset": ([0, 3], [1, 2, 3], [16, 0], "16"),
+    "threshold of osci_reset_by_distance": ([-1, 3], [16], [16, 0], None),
 }  # fmt: skip
-"""Parameter -> values that it does not have."""
-STEP, MOMENTS = ("gradient", "weight", "m", "v"), ("weight", "m", "v")
-"""Arrays of a step, whose shape is any, and those that have the gradient's."""
+"""Parameter, or one of an operation whose parameter of that name has others -> values that it does not have."""
+STEP = ("gradient", "weight", "m", "v", "dist_w", "dist_q", "total", "count", "period")
+MOMENTS = ("weight", "m", "v", "dist_q", "count", "period")
+"""Arrays of a step, whose shape is any, and those that have that of the first one."""
 EXPERTS: Row = {"experts": 4, "rows of an expert": 33, "rows before it": 3, "empty experts": "middle", "columns": 160,
                 "columns of the product": 5, "splits": "list"}  # fmt: skip
 """The levels of a legal product of experts beside its scales."""
@@ -126,7 +130,7 @@ def _changes(legal: Case) -> Iterator[Change]:
     extra = (*extra, "signs") if OPERATIONS[operation].family == "hadamard" else extra
     for name in (*OPERATIONS[operation].params, *extra):
         right = OPERATIONS[operation].params.get(name, ())
-        for value in WRONG_PARAMS.get(name, ()):
+        for value in WRONG_PARAMS.get(f"{name} of {operation}", WRONG_PARAMS.get(name, ())):
             if any(type(value) is type(one) and value == one for one in right):
                 continue
             yield f"{name}={value}", {}, {name: value}
@@ -201,8 +205,8 @@ def _wide(array: np.ndarray, width: int) -> np.ndarray:
 def _dtypes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
     """Dtypes that an input cannot have."""
     floating = array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
-    if name == "row_map":
-        yield "row_map of float32", {name: array.astype(np.float32)}, {}
+    if OPERATIONS[operation].kind(name) == "index":
+        yield f"{name} of float32", {name: array.astype(np.float32)}, {}
         return
     if floating:
         yield f"{name} in float64", {name: array.astype(np.float64)}, {}

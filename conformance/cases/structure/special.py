@@ -31,7 +31,8 @@ SCALES = np.array([[0] * 8, [*range(1, 9)], [*range(247, 255)], [255] * 8], np.u
 """Scale bytes: zero, the smallest, the largest, NaN."""
 ZERO_ROWS, LARGER = 16, 249
 """Of so many rows one is zero, in each tile another one; and scale bytes from which on none is made larger."""
-ELEMENTS = ("x", "gate", "up", "grad", "rows", "codes", "w", "ema", "gradient", "weight", "m", "v")
+ELEMENTS = ("x", "gate", "up", "grad", "rows", "codes", "w", "ema", "gradient", "weight", "m", "v",
+            "dist_w", "dist_q", "total")  # fmt: skip
 
 
 def planted(

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from ...cases.case import Case
-from ...cases.crop import WHOLE
+from ...cases.crop import COUNTED, WHOLE
 from ...cases.draw.factors import factors
 from ...cases.entry import WORDS
 from ...cases.operation import OPERATIONS
@@ -36,10 +36,13 @@ def control_cases(operation: str, profile: str, params: dict[str, Any]) -> Itera
 def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
     index = np.arange(ROWS * K, dtype=np.uint32).reshape(ROWS, K)
     noise = (index * np.uint32(2654435761)) >> np.uint32(7)
-    if name in ("x", "gate", "up", "grad", "w", "ema", "gradient", "weight", "m", "v") or (
+    if name in ("x", "gate", "up", "grad", "w", "ema", "gradient", "weight", "m", "v", "dist_w", "total") or (
         OPERATIONS[operation].kind(name) == "values" and name in ("a", "b")
     ):
         return _floats(index, noise, _DTYPES[params.get("input", "bfloat16")])
+    if name == "dist_q":  # beside other distances, mostly larger ones
+        with np.errstate(all="ignore"):
+            return np.roll(_floats(index, noise, _DTYPES["float32"]), 1, axis=1) * np.float32(64)
     if name == "packed":
         return (noise[:, : K // 2] & 0xFF).astype(np.uint8)
     if name in ("codes", "a", "b"):
@@ -52,6 +55,8 @@ def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
         rows, wide = params.get("tile", (1, OPERATIONS[operation].reads.width))
         scales = np.array([127, 120, 0, 255, 131, 127, 254, 113], np.uint8)
         return np.resize(scales, (-(-ROWS // rows), -(-K // wide)))
+    if name in COUNTED:
+        return (noise // np.uint32(7 ** len(name)) % np.uint32(7)).astype(np.int32) + np.int32(name == "period")
     if name in WORDS:
         return noise & np.uint32((1 << WORDS[name]) - 1)
     if name == "factors":
