@@ -306,4 +306,4 @@ def _bits_apart(output: Output, case: Case, sides: list[dict[str, str]]) -> str:
         words.append("exponent")
     if mantissa:
         words.append(f"mantissa bit{'s' if len(mantissa) > 1 else ''} {', '.join(mantissa)}")
-    return " and ".join(words) + (" differ" if len(words) > 1 else " differs")
+    return " and ".join(words) + (" differ" if len(words) > 1 or len(mantissa) > 1 else " differs")
