@@ -57,7 +57,7 @@ def key_of(seed: int, bits: int) -> list[int]:
     """
     if seed % ORDINARY == ORDINARY - 1:
         number = seed // ORDINARY
-        return [number % 1000, 0, number % 3, 96 * number]
+        return [number % 1000, 0, number % 3, 96 * (number % 1000)]
     mixed = (seed + 1) * 0x9E3779B97F4A7C15
     offsets = (*OFFSETS, last_offset(bits))
     return [
