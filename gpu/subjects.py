@@ -109,7 +109,7 @@ def supports(operation: str, profile: str, params: Any) -> str:
 
 def outside(case: Any) -> str:
     """Return why a case is outside of what the kernels take, or an empty text: NVFP4 to nearest, places for experts."""
-    if case.operation in ROUNDED and "rbits" in case.inputs:
+    if case.operation in ROUNDED and ("rbits" in case.inputs or "philox" in case.params):
         return "the kernels of NVFP4 round to nearest"
     splits = case.params.get("splits")
     if "align" not in case.params or not isinstance(splits, list | tuple) or len(splits) <= EXPERTS:
