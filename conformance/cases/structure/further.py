@@ -100,7 +100,7 @@ WHOLE: Mapping[str, tuple[Row, ...]] = {
 """Operation -> levels of whole cases, of which no part has a part of the answer: it hangs on all elements, or an input
 has a number for each row, or one for all."""
 
-TALL, BOTH_LARGE, BEYOND_GRID = 8200, (264, 544), 65_537
+TALL, BOTH_LARGE, BEYOND_GRID = 8200, (264, 1056), 65_537
 """Rows of the least columns, and rows and columns, beside each value of each parameter; and more rows than a grid has,
 where the value says how the elements lie."""
 LAYING = ("axis", "tile", "to", "scale", "layerwise")
