@@ -11,7 +11,7 @@ import numpy as np
 from refnum.errors import ArgumentError
 
 LIBRARIES = ("numpy", "cupy", "torch", "torch-cuda", "jax")
-FAR, ROW_STEP = 1 << 31, 64
+FAR, ROW_STEP = 1 << 32, 64
 """Elements that rows far apart span at least, and of which the distance of two is a multiple."""
 NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 """Linux's flag for memory that is not counted before it is touched; Python names it from 3.13 on."""

@@ -107,7 +107,7 @@ def test_rows_far_apart_hold_the_data_and_span_more_than_32_bits(shape):
     assert np.array_equal(far, array) and far.shape == array.shape
     if array.ndim > 1 and math.prod(shape[:-1]) > 1 and array.size:
         steps = [(side - 1) * stride for side, stride in zip(far.shape[:-1], far.strides[:-1], strict=True)]
-        assert sum(steps) // far.itemsize >= 1 << 31 and far.strides[-1] == far.itemsize
+        assert sum(steps) // far.itemsize >= 1 << 32 and far.strides[-1] == far.itemsize
         assert all(far.strides[axis] == far.shape[axis + 1] * far.strides[axis + 1] for axis in range(array.ndim - 2))
 
 

@@ -82,8 +82,11 @@ ARGUMENTS: Mapping[str, tuple[Row, ...]] = {
 LARGEST = ("first", "last", "end of the first row", "begin of the last row")
 LARGEST_SHAPES = ((33, 160), (300, 96), (1025, 32), (65, 1056))
 """Where the largest element of a tensor stands, alone, and the shapes of tensors of which one statistic is taken."""
-OF_TENSORS = tuple({"largest": LARGEST[(place + turn) % len(LARGEST)], "rows": rows, "columns": columns}
-                   for turn in range(2) for place, (rows, columns) in enumerate(LARGEST_SHAPES))  # fmt: skip
+OF_TENSORS: tuple[Row, ...] = tuple(
+    {"largest": LARGEST[(place + turn) % len(LARGEST)], "rows": rows, "columns": columns}
+    for turn in range(2)
+    for place, (rows, columns) in enumerate(LARGEST_SHAPES)
+)
 WHOLE: Mapping[str, tuple[Row, ...]] = {
     **{name: tuple({**row, "tensor_amax": "absent"} for row in OF_TENSORS)
        for name in ("quantize_nvfp4", "hadamard_quantize_nvfp4", "luq")},
@@ -97,7 +100,7 @@ WHOLE: Mapping[str, tuple[Row, ...]] = {
 """Operation -> levels of whole cases, of which no part has a part of the answer: it hangs on all elements, or an input
 has a number for each row, or one for all."""
 
-TALL, BOTH_LARGE, BEYOND_GRID = 8200, (264, 544), 65_537
+TALL, BOTH_LARGE, BEYOND_GRID = 8200, (264, 1056), 65_537
 """Rows of the least columns, and rows and columns, beside each value of each parameter; and more rows than a grid has,
 where the value says how the elements lie."""
 LAYING = ("axis", "tile", "to", "scale", "layerwise")
