@@ -1,7 +1,8 @@
 """A variant right behind another one: a kernel that keeps a plan, or compiled code, must not take another variant's.
 
-The other variant differs in one parameter, or in the profile. Each pair of calls has a shape of its own, which the
-other variant meets first.
+The other variant differs in one parameter, in the profile, or in a layout of scales; one with layouts or a key of
+random bits is asked right behind the same without. Each pair of calls has a shape of its own, which the other variant
+meets first.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from typing import Any
 import refnum
 
 from ..case import Case
+from ..layouts import IN, OUT, PLAIN
 from ..operation import OPERATIONS
 from .build import build
 from .plan import base_row
 
+SPECIAL = frozenset({IN, OUT, "random"})
+"""Parameters that only some variants have."""
 FIRST, STEP = 35, 2
 """Rows, or elements, of the first pair of calls, and by how many those of the next have more."""
 
@@ -29,7 +33,12 @@ def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> It
         (profile, other) for other in row.variants() if sum(params[name] != other[name] for name in other) == 1
     ]
     others += [(name, params) for name in refnum.PROFILES if row.profiled and name != profile]
+    others += [
+        (profile, {**params, name: layout}) for name in row.layouts for layout in row.stored_as if layout != PLAIN
+    ]
+    if not SPECIAL.isdisjoint(params):
+        others = [(profile, {name: level for name, level in params.items() if name not in SPECIAL})]
     for place, (name, other) in enumerate(others):
-        changed = [f"{key} {level}" for key, level in other.items() if params[key] != level] or [name]
+        changed = [f"{key} {level}" for key, level in other.items() if params.get(key) != level] or [name]
         shape = {**base, tall: FIRST + STEP * place, "after": changed[0]}
         yield build(operation, name, other, shape, 2 * place), build(operation, profile, params, shape, 2 * place + 1)
