@@ -1,11 +1,13 @@
 """Campaigns find kernels that are wrong on a condition of structure, make them small and save what replays red."""
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_tools import command
 from fuzz_tools import campaign
+from rich.console import Console
 
 from refnum.conformance.cases.case import FORM
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
@@ -15,7 +17,7 @@ from refnum.conformance.cases.structure.factors import GROUPED, SPLITS
 from refnum.conformance.cases.structure.levels import Levels, case_of
 from refnum.conformance.commands.fuzz import budget
 from refnum.conformance.commands.fuzz.shards import STRUCTURE
-from refnum.conformance.commands.fuzz.status import Watcher
+from refnum.conformance.commands.fuzz.status import Watcher, render
 from refnum.conformance.mismatches import replay
 
 HEAD = "import numpy as np\nimport refnum\n\n\n"
@@ -123,3 +125,24 @@ def test_a_campaign_finds_it_and_its_replay_file_is_red(tmp_path, monkeypatch, w
     red = next(one for one in found if one["record"]["finding"] == finding)
     assert replay.load(Path(red["replay"])).case.operation == operation
     assert command("replay", red["replay"], "--subject", path, folder=tmp_path).returncode == 1
+
+
+def test_the_status_shows_how_many_legal_calls_were_refused(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text(
+        HEAD
+        + """
+def pack_payload(packed, scales):
+    if packed.shape[0] % 2:
+        raise NotImplementedError("an odd number of rows")
+    return refnum.pack_payload(packed, scales)
+"""
+    )
+    _, db = campaign(tmp_path / "camp", str(path), 60, cases=20)
+    summary, out = Watcher(db).summary(), io.StringIO()
+    (row,) = summary["rows"]
+    assert row["unsupported"] > 0 == row["failing"]
+    Console(file=out, width=200).print(render(summary))
+    head, line = (next(one for one in out.getvalue().splitlines() if word in one)
+                  for word in ("coverpoints  ", "pack_payload"))  # fmt: skip
+    assert line.split()[head.split().index("refused")] == str(row["unsupported"])
