@@ -58,6 +58,18 @@ def test_a_plan_that_is_kept_for_another_layout_of_scales_is_told(layouts):
     assert told("dequantize_mxfp4", run, {"dtype": "float32", **layouts}).wrong
 
 
+@pytest.mark.parametrize("before", ["gemm_float32", "swizzled"])
+def test_a_plan_that_is_kept_for_one_layout_and_taken_in_another_is_told(before):
+    last = ["bytes"]
+
+    def run(packed, scales, dtype="float32", layout_in="bytes"):
+        behind, last[0] = last[0], layout_in
+        values = refnum.dequantize_mxfp4(packed, scales, dtype, layout_in=layout_in)
+        return -values if (behind, layout_in) == (before, "float32") else values
+
+    assert told("dequantize_mxfp4", run, {"dtype": "float32", "layout_in": "float32"}).wrong
+
+
 def test_a_plan_that_is_kept_for_random_bits_without_a_key_is_told():
     plans = {}
 

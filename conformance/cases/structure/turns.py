@@ -1,7 +1,7 @@
 """A variant right behind another one: a kernel that keeps a plan, or compiled code, must not take another variant's.
 
 The other variant differs in one parameter, in the profile, or in a layout of scales; one with layouts or a key of
-random bits is asked right behind the same without. Each pair of calls has a shape of its own, which the other variant
+random bits is asked right behind the same without, and behind the same in other layouts. Each pair of calls has a shape of its own, which the other variant
 meets first.
 """
 
@@ -33,11 +33,14 @@ def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> It
         (profile, other) for other in row.variants() if sum(params[name] != other[name] for name in other) == 1
     ]
     others += [(name, params) for name in refnum.PROFILES if row.profiled and name != profile]
-    others += [
-        (profile, {**params, name: layout}) for name in row.layouts for layout in row.stored_as if layout != PLAIN
-    ]
     if not SPECIAL.isdisjoint(params):
         others = [(profile, {name: level for name, level in params.items() if name not in SPECIAL})]
+    others += [
+        (profile, {**params, name: layout})
+        for name in row.layouts
+        for layout in row.stored_as
+        if layout not in (PLAIN, params.get(name))
+    ]
     for place, (name, other) in enumerate(others):
         changed = [f"{key} {level}" for key, level in other.items() if params.get(key) != level] or [name]
         shape = {**base, tall: FIRST + STEP * place, "after": changed[0]}
