@@ -152,6 +152,12 @@ def test_each_pair_has_a_shape_of_its_own():
     assert all(other.inputs["x"].shape == case.inputs["x"].shape for other, case in pairs)
 
 
+def test_a_case_behind_one_without_a_layout_says_so():
+    pairs = list(cases_in_turn("dequantize_mxfp4", "HOPPER", {"dtype": "float32", "layout_in": "swizzled"}))
+    labels = [case.label.rpartition("after ")[2] for _, case in pairs]
+    assert labels[0] == "no layout_in" and "layout_in float32" in labels and "layout_in swizzled" not in labels
+
+
 def _alone(operation):
     """Return the values of each parameter that the first variant may have beside its others."""
     first, *rest = OPERATIONS[operation].variants()

@@ -42,6 +42,7 @@ def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> It
         if layout not in (PLAIN, params.get(name))
     ]
     for place, (name, other) in enumerate(others):
-        changed = [f"{key} {level}" for key, level in other.items() if params.get(key) != level] or [name]
-        shape = {**base, tall: FIRST + STEP * place, "after": changed[0]}
+        changed = [f"{key} {level}" for key, level in other.items() if params.get(key) != level]
+        changed += [f"no {key}" for key in params if key not in other]
+        shape = {**base, tall: FIRST + STEP * place, "after": [*changed, name][0]}
         yield build(operation, name, other, shape, 2 * place), build(operation, profile, params, shape, 2 * place + 1)
