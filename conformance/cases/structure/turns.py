@@ -1,8 +1,8 @@
 """A variant right behind another one: a kernel that keeps a plan, or compiled code, must not take another variant's.
 
 The other variant differs in one parameter, in the profile, or in a layout of scales; one with layouts or a key of
-random bits is asked right behind the same without, and behind the same in other layouts. Each pair of calls has a shape of its own, which the other variant
-meets first.
+random bits is asked right behind the same without, and behind the same in other layouts. Each pair of calls has a shape
+of its own, which the other variant meets first.
 """
 
 from __future__ import annotations
