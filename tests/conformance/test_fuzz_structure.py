@@ -15,6 +15,7 @@ from refnum.conformance.cases.structure import grouped
 from refnum.conformance.cases.structure.campaign import CALLS, campaign_rows
 from refnum.conformance.cases.structure.factors import GROUPED, SPLITS
 from refnum.conformance.cases.structure.levels import Levels, case_of
+from refnum.conformance.cases.structure.plan import uniform_levels
 from refnum.conformance.commands.fuzz import budget
 from refnum.conformance.commands.fuzz.shards import STRUCTURE
 from refnum.conformance.commands.fuzz.status import Watcher, render
@@ -77,6 +78,12 @@ def pack_payload(packed, scales):
     last[:] = [payload.copy()]
     return given.copy()
 """, "wrong-after-refusal"),
+    "codes that are the largest one all over": (
+        "decode_e2m1", """
+def decode_e2m1(codes, dtype="float32"):
+    values = refnum.decode_e2m1(codes, dtype)
+    return -values if codes.size > 1 and (codes == 7).all() else values
+""", ""),
     "three experts of which the middle one is empty": (
         "matmul_bf16", """
 def matmul_bf16(a, b, order="chain", out="float32", splits=None):
@@ -108,6 +115,27 @@ def test_campaigns_draw_products_of_experts_of_every_kind(operation):
         assert all(np.array_equal(array, plain.inputs[name]) or "storage broadcast" in case.label
                    for name, array in case.inputs.items())  # fmt: skip
         assert run_golden(case)
+
+
+@pytest.mark.parametrize(
+    ("operation", "params"),
+    [("decode_e2m1", {}), ("swiglu_backward", {}), ("mxfp4_columns", {}), ("matmul_fp8", {}), ("unpermute", {}),
+     ("quantize_mxfp4", {"layout_out": "swizzled"}), ("quantize_tetrajet_v2", {})],
+)  # fmt: skip
+def test_campaigns_draw_inputs_of_one_element_all_over(operation, params):
+    """Every input and element that a check asks, in cases of several shapes, and in plain calls too."""
+    params = {**OPERATIONS[operation].defaults(), **params}
+    rows = campaign_rows(operation, "HOPPER", params, "salt", 2400, 1 << 14)
+    drawn = [row for row in rows if "uniform" in row]
+    assert {row["uniform"] for row in drawn} == set(uniform_levels(operation, "HOPPER", params))
+    shapes = set()
+    for number, row in enumerate(drawn[:30]):
+        made = Levels(operation, "HOPPER", params, row, number)
+        case, name = case_of(made.plain()), row["uniform"].partition(" ")[0]
+        bits = case.inputs[name].reshape(-1).view(f"u{case.inputs[name].itemsize}")
+        shapes.add(case.inputs[name].shape)
+        assert (bits == bits[:1]).all() and run_golden(case_of(made))
+    assert len(shapes) > 10
 
 
 @pytest.mark.parametrize("what", KERNELS)

@@ -195,9 +195,12 @@ def base_row(operation: str) -> Row:
 
 def _uniform_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
     """Return ordinary shapes of which one input is one element all over, beside special elements of the others."""
-    base = base_row(operation)
-    inputs = build(operation, profile, params, base, 0).inputs
-    return [{**base, "uniform": level} for level in levels(operation, params, inputs)]
+    return [{**base_row(operation), "uniform": level} for level in uniform_levels(operation, profile, params)]
+
+
+def uniform_levels(operation: str, profile: str, params: Mapping[str, Any]) -> list[str]:
+    """Return the name of each input and of each element that it may be all over."""
+    return levels(operation, params, build(operation, profile, params, base_row(operation), 0).inputs)
 
 
 def within(operation: str, most: int, least_sides: int = factors.SINGLE) -> Fits:
