@@ -14,6 +14,7 @@ from typing import Any
 from . import grouped
 from .covering import Row, Table
 from .factors import CAST_SHAPES, CASTS, GROUPED, ROUTED
+from .fields import DATA
 from .mixed import columns_of, drawn_shape, form, mixed_rows, sized
 from .plan import DEAR, base_row, tables, uniform_levels, within
 
@@ -48,7 +49,16 @@ def campaign_rows(
             drawn = _drawn(operation, str(params.get("dtype")), shapes, number, most, dice)
         if drawn:
             found[number] = {**drawn, **form(drawn, {**forms, **(outs if dice.random() < 0.5 else {})}, dice)}
-    return [{**row, "calls": dice.choice(CALLS)} for row in found]
+    numbers = DATA.get(operation, {})
+    return [{**row, **_numbers(numbers, dice), "calls": dice.choice(CALLS)} for row in found]
+
+
+def _numbers(numbers: Mapping[str, tuple[int, ...]], dice: Random) -> Row:
+    """Return an argument that is not the default, one time in four."""
+    if not numbers or dice.random() > 1 / 4:
+        return {}
+    name = dice.choice(list(numbers))
+    return {name: dice.choice(numbers[name])}
 
 
 def _drawn(operation: str, dtype: str, shapes: Table, number: int, largest: int, dice: Random) -> Row:

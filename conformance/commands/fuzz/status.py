@@ -152,7 +152,7 @@ def _head(summary: dict[str, Any], health: dict[str, int] | None, rate: float | 
 
 
 def _operations(rows: list[dict[str, Any]]) -> Table:
-    table = Table("subject", "operation", "variants", "cases", "refused", "elements", "failing", "faults",
+    table = Table("subject", "operation", "variants", "cases", "unsupported", "elements", "failing", "faults",
                   "coverpoints", "bound", box=None, header_style="bold")  # fmt: skip
     table.columns[1].no_wrap = True
     for row in rows:
