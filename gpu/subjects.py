@@ -107,24 +107,10 @@ def supports(operation: str, profile: str, params: Any) -> str:
     return "" if variant in nvfp4.KERNELS else f"the kernels have the variants {', '.join(nvfp4.KERNELS)}"
 
 
-def _alone(case: Any) -> bool:
-    """Whether a product of experts has scales per row of which one operand of some expert has one, per tensor by N19.5.
-
-    The kernels take the order of the factors from the whole arrays, so that float32 scales are rounded otherwise.
-    """
-    splits, scales = case.params.get("splits"), [case.inputs.get(name) for name in ("a_scales", "b_scales")]
-    if splits is None or any(one is None or one.size < 2 or one.shape[-1] > 1 for one in scales):
-        return False
-    whole = all(one.dtype.kind == "u" for one in scales)  # of powers of two no product is rounded
-    return not whole and (1 in list(splits) or case.inputs["b"].shape[-2] == 1)
-
-
 def outside(case: Any) -> str:
     """Return why a case is outside of what the kernels take, or an empty text: NVFP4 to nearest, places for experts."""
     if case.operation in ROUNDED and ("rbits" in case.inputs or "philox" in case.params):
         return "the kernels of NVFP4 round to nearest"
-    if _alone(case):
-        return "the kernels multiply by both scales of rows where an expert has one row, or a product one column, too"
     splits = case.params.get("splits")
     if "align" not in case.params or not isinstance(splits, list | tuple) or len(splits) <= EXPERTS:
         return ""

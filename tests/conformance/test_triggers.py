@@ -131,6 +131,16 @@ def test_few_calls_meet_a_count_so_it_is_drawn_with_no_other_condition():
     assert not any(one.alone for kinds in pairs for one in kinds.values())
 
 
+def test_calls_without_elements_are_not_counted():
+    second = Condition("call n alone", "call 2", lambda call: call.history.calls == 1, lambda dice: {}, alone=True)
+    run = kernel("decode_e4m3", refnum.decode_e4m3, Trigger((second,), EFFECTS[5], 0, "everything"))
+    codes = np.arange(3, dtype=np.uint8)
+    right = refnum.decode_e4m3(codes).tobytes()
+    assert run(codes).tobytes() == right
+    assert run(codes[:0]).size == 0
+    assert run(codes).tobytes() != right and run(codes).tobytes() == right
+
+
 def test_a_call_alone_is_wrong_in_every_element():
     triggers = [trigger_of("quantize_mxfp4", 3, index) for index in range(0, 800, 2)]
     alone = [one for one in triggers if one.conditions[0].alone]

@@ -208,8 +208,12 @@ def base_beside(operation: str, params: Mapping[str, Any]) -> Row:
 def _uniform_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
     """Return ordinary shapes of which one input is one element all over, beside special elements of the others."""
     base = base_beside(operation, params)
-    inputs = build(operation, profile, params, base, 0).inputs
-    return [{**base, "uniform": level} for level in levels(operation, params, inputs)]
+    return [{**base, "uniform": level} for level in uniform_levels(operation, profile, params)]
+
+
+def uniform_levels(operation: str, profile: str, params: Mapping[str, Any]) -> list[str]:
+    """Return the name of each input and of each element that it may be all over."""
+    return levels(operation, params, build(operation, profile, params, base_beside(operation, params), 0).inputs)
 
 
 def within(operation: str, most: int, least_sides: int = factors.SINGLE) -> Fits:

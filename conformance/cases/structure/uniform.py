@@ -40,10 +40,12 @@ def levels(operation: str, params: Mapping[str, Any], inputs: Mapping[str, np.nd
 def uniform(
     operation: str, params: Mapping[str, Any], inputs: Mapping[str, np.ndarray], level: str
 ) -> dict[str, np.ndarray]:
-    """Return inputs of which one is an element all over. level: as `levels` gives it."""
+    """Return inputs of which one is an element all over. level: as `levels` gives it; an input of one element stays."""
     name, _, element = level.partition(" ")
     array = inputs[name]
-    pattern = _elements(operation, params, name, array)[element]
+    pattern = _elements(operation, params, name, array).get(element)
+    if pattern is None:
+        return dict(inputs)
     whole = np.full(array.shape, pattern, f"u{array.itemsize}")
     return {**inputs, name: whole if array.dtype.kind == "u" else as_float(whole, values.FORMATS[array.dtype.name])}
 

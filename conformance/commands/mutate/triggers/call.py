@@ -44,6 +44,7 @@ class Last:
 class History:
     """What a kernel remembers of earlier calls. last: the last call that was answered, None before the first one.
 
+    calls: those that were answered and had elements: without any, nothing is launched.
     results: those of the last call. buffers: memory that it keeps. refused: whether the last call was refused.
     entered: calls that were begun, in every thread. inside: those that are under way.
     """

@@ -110,7 +110,7 @@ def _called(
         results = applied(
             trigger.effect, trigger.number, [np.array(one, order="C", copy=True) for one in right], call, again, where
         )
-    history.calls += 1
+    history.calls += call.main.size > 0
     history.refused = False
     history.last = remembered
     history.results = tuple(np.array(array, copy=True) for array in results) if trigger is not None else ()
