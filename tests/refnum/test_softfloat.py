@@ -124,7 +124,7 @@ def test_against_exact_rationals(kind: str) -> None:
 
 
 def triples(kind: str, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Operands of a fused product and sum: specials, corners, pairs beside any addend, or beside what nearly cancels."""
+    """Operands of a fused product and sum: specials, corners, pairs beside any addend, or one that nearly cancels."""
     rng = np.random.default_rng(len(kind))
     if kind == "special":
         return tuple(special_grid(3))  # type: ignore[return-value]
