@@ -87,8 +87,9 @@ def test_random_pairs(name: str, kind: str) -> None:
 
 
 def special_grid(count: int) -> list[np.ndarray]:
-    """Every tuple of zeros, ones, the smallest and the largest number, infinities and NaN."""
-    numbers = [0, 1 << 31, 1, 0x3F800000, 0xBF800000, 0x7F000000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000]
+    """Every tuple of zeros, ones, a square that is cancelled to 2**-46, the largest numbers, infinities and NaN."""
+    numbers = [0, 1 << 31, 1, 0x3F800000, 0xBF800000, 0x3F800001, 0xBF800002]
+    numbers += [0x7F000000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000]
     return [x.reshape(-1) for x in np.meshgrid(*[np.array(numbers, np.uint32)] * count)]
 
 
