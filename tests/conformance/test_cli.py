@@ -61,6 +61,11 @@ def test_bad_input_is_one_sentence_and_exit_2(words, sentence):
     assert "Traceback" not in result.output and result.stderr.count("\n") <= 2
 
 
+def test_a_campaign_whose_time_cannot_be_read_is_not_begun():
+    result = refnum("fuzz", "run", "camp", "-s", "right.py", "--for", "5x")
+    assert result.exit_code == 2 and "has the unit 'x'" in result.stderr and not Path("camp").exists()
+
+
 def test_another_file_in_the_place_of_a_mutation_run_is_refused():
     Path("other.json").write_text("[]\n")
     result = refnum("mutate", "vectors", "other.json")
