@@ -23,11 +23,9 @@ CASES = 300
 
 
 @pytest.mark.parametrize("address", ["nowhere", "tcp://nowhere", "tls://nowhere:eight", "tcp://nowhere:99999"])
-def test_an_address_without_a_port_is_refused_at_once(tmp_path, address):
-    began = time.monotonic()
+def test_an_address_without_a_port_is_refused_before_it_is_tried(tmp_path, address):
     with pytest.raises(ArgumentError, match=f"--scheduler {address} has no port"):
-        DaskExecutor(make_spec([right_subject(tmp_path)], ["decode_e2m1"], ["HOPPER"]), address)
-    assert time.monotonic() - began < 20
+        DaskExecutor(make_spec([right_subject(tmp_path)], None, None), address)
 
 
 @pytest.fixture(scope="module")
