@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from typer.testing import CliRunner
 
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cli import app
+from refnum.conformance.commands.mutate import command
+from refnum.errors import FileError
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -34,6 +37,9 @@ def test_a_command_with_a_typing_mistake_is_suggested():
         (("check", "-s", "right.py", "-o", "quantise"), "No operation is named 'quantise'"),
         (("check", "-s", "right.py", "-o", "quantise_mxfp4"), "'quantise_mxfp4' (quantize_mxfp4 is similar); choose"),
         (("vectors", "show", "5"), "No vector and no file is named '5'"),
+        (("mutate", "run", "-s", "nobody"), "--subject nobody cannot be built"),
+        (("mutate", "museum", "nothing"), "No exhibit is named nothing"),
+        (("mutate", "vectors", "absent.json"), "No such file: absent.json"),
         (("check", "-s", "right.py", "-p", "NOPE"), "profile 'NOPE' is not known"),
         (("replay", "absent.json"), "No such file: absent.json"),
         (("explain", "quantize_mxfp4"), "Give --values"),
@@ -53,6 +59,19 @@ def test_bad_input_is_one_sentence_and_exit_2(words, sentence):
     result = refnum(*words)
     assert result.exit_code == 2 and result.stderr.startswith("refnum: ") and sentence in result.stderr
     assert "Traceback" not in result.output and result.stderr.count("\n") <= 2
+
+
+def test_a_campaign_whose_time_cannot_be_read_is_not_begun():
+    result = refnum("fuzz", "run", "camp", "-s", "right.py", "--for", "5x")
+    assert result.exit_code == 2 and "has the unit 'x'" in result.stderr and not Path("camp").exists()
+
+
+def test_another_file_in_the_place_of_a_mutation_run_is_refused():
+    Path("other.json").write_text("[]\n")
+    result = refnum("mutate", "vectors", "other.json")
+    assert result.exit_code == 2 and "other.json is not what an earlier run wrote" in result.stderr
+    with pytest.raises(FileError, match="not what an earlier run wrote"):
+        command._hints(Path("other.json"))
 
 
 @pytest.mark.parametrize("words", [("check", "--level", "heroic"), ("check", "--seed", "x"), ("nonsense",)])
@@ -207,6 +226,8 @@ def test_a_mistake_is_told_before_the_harness_is_imported(mistake):
     asked = f"""
 import sys, typer
 from refnum.conformance.cli import app
+from refnum.conformance.commands.mutate import command
+from refnum.errors import FileError
 try:
     typer.main.get_command(app)(["check", *{mistake!r}])
 except SystemExit as end:

@@ -16,9 +16,16 @@ from fuzz_tools import PLANTED, campaign, done, go_on, right_subject
 from refnum.conformance.commands.fuzz.database import create
 from refnum.conformance.commands.fuzz.executors.cluster import DaskExecutor, exposed
 from refnum.conformance.commands.fuzz.spec import make_spec
+from refnum.errors import ArgumentError
 
 pytest.importorskip("distributed")
 CASES = 300
+
+
+@pytest.mark.parametrize("address", ["nowhere", "tcp://nowhere", "tls://nowhere:eight", "tcp://nowhere:99999"])
+def test_an_address_without_a_port_is_refused_before_it_is_tried(tmp_path, address):
+    with pytest.raises(ArgumentError, match=f"--scheduler {address} has no port"):
+        DaskExecutor(make_spec([right_subject(tmp_path)], None, None), address)
 
 
 @pytest.fixture(scope="module")

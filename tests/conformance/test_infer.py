@@ -36,7 +36,7 @@ def test_a_kernel_that_follows_none_is_told_the_nearest_and_what_is_not_explaine
     done = CliRunner().invoke(app, ["infer", "-s", path, "--no-isolate"])
     assert done.exit_code == 1 and "comes closest to OCP" in done.stdout
     assert "not explained by it" in done.stdout and "no profile explains every answer" in done.stdout
-    assert "is asked 100 cases" in done.stderr and "candidates left" in done.stderr
+    assert "100 cases are tried" in done.stderr and "candidates left" in done.stderr
 
 
 @pytest.fixture

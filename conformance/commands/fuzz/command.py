@@ -75,10 +75,11 @@ def run(
     Without --for and --cases it goes on until Ctrl-C, or until every target has failed.
     """
     verify()
+    limits = _limits(duration, cases)
     spec = specs.make_spec(_split(subjects), _split(operations), _split(profiles), seed, shard, elements, timeout,
                            corpus=corpus, isolate=isolate)  # fmt: skip
     create(folder, spec).close()
-    _work(folder, _limits(duration, cases), workers, gpus, scheduler, json)
+    _work(folder, limits, workers, gpus, scheduler, json)
 
 
 @fuzz_app.command()

@@ -117,7 +117,7 @@ def ask(subject: Subject, operation: str, seconds: float, say: Callable[[str], N
     if params is None:
         raise UnsupportedError(f"{subject.name} supports no variant of {operation}.")
     cases = sorted(_cases(operation, params), key=lambda case: case.elements)
-    say(f"{subject.name} is asked {len(cases)} cases")
+    say(f"{subject.name}: {len(cases)} cases are tried")
     answers: list[Answer] = []
     refused, words = 0, ""
     for case in cases:

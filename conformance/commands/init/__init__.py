@@ -41,7 +41,9 @@ def write(folder: Path, operation: str, profile: str, install: str | None = None
     words = {**_words(OPERATIONS[operation], profile_name(get_profile(profile))), **_source(wanted)}
     there = [str(folder / name) for name in WRITTEN if (folder / name).exists()]
     if there:
-        raise FileError(f"{', '.join(there)} exists already; nothing was written. Give another folder, or remove it.")
+        raise FileError(
+            f"Nothing was written, as these exist: {', '.join(there)}. Give another folder, or remove them."
+        )
     for name, template in WRITTEN.items():
         text = (resources(__name__) / "templates" / template).read_text()
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

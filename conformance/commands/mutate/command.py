@@ -6,20 +6,21 @@ import json
 import os
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from refnum.errors import ArgumentError
+from refnum.errors import ArgumentError, FileError, RefnumError
 
 from ...reports import terminal
-from ...reports.files import write_text
+from ...reports.files import parse, write_text
 from ...reports.gpus import chosen_gpus, smi
 from ...subjects.loading.discover import installed
+from ..options import told
 from . import other_build, score
 from .accepted import accepted, reasons_of
 from .enumerate import enumerated
@@ -38,6 +39,7 @@ from .sole_killers import VectorsOnly
 from .triggers.command import triggers
 from .verdict import BY_LIMIT, KILLED, SURVIVED, Verdict
 
+T = TypeVar("T")
 mutate_app = typer.Typer(no_args_is_help=True, help="Mutation: broken copies of a subject's sources, and a museum.")
 Subject = Annotated[str, typer.Option("--subject", "-s", help="Whose sources: a subject that can be built anew.")]
 File = Annotated[str, typer.Option(help="Only source files of this name or pattern.")]
@@ -65,6 +67,7 @@ def _sources(name: str) -> Any:
 
 
 @mutate_app.command()
+@told
 def operators() -> None:
     """List the operators, each with an example."""
     rows = [[one.name, one.words, one.example[0], " / ".join(one.example[1]) or "(nothing)"] for one in OPERATORS]
@@ -88,6 +91,7 @@ def chosen(mutants: Sequence[Mutant], sample: int | None, seed: int, among: str,
 
 
 @mutate_app.command()
+@told
 def run(
     subject: Subject = "host",
     file: File = "*",
@@ -124,8 +128,18 @@ def run(
             verdicts = enumerated(workshop, verdicts, Path(folder) / "domains", workers, seconds)
         verdicts = accepted(verdicts, reasons_of(getattr(sources, "reasons", tuple)()), workshop.texts)
     if outside is not None:
-        verdicts = other_build.taken(verdicts, json.loads(outside.read_text()), workshop.texts)
+        verdicts = _from(outside, lambda path: other_build.taken(verdicts, parse(path), workshop.texts))
     report(subject, verdicts, out, sources=other_build.sources(workshop.texts))
+
+
+def _from(path: Path, use: Callable[[Path], T]) -> T:
+    """Return what a file of an earlier run gives; FileError if it is no such file."""
+    try:
+        return use(path)
+    except RefnumError:
+        raise
+    except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise FileError(f"{path} is not what an earlier run wrote: {type(error).__name__}: {error}.") from error
 
 
 def _opened(sources: Any, folder: Path) -> Library | Kernels:
@@ -134,8 +148,11 @@ def _opened(sources: Any, folder: Path) -> Library | Kernels:
 
 
 def _hints(path: Path | None) -> dict[str, str]:
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path else []
-    return {row["id"]: row["operation"] for row in rows if row.get("operation")}
+    def of(file: Path) -> dict[str, str]:
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        return {row["id"]: row["operation"] for row in rows if row.get("operation")}
+
+    return {} if path is None else _from(path, of)
 
 
 def _gpus(text: str) -> list[str]:
@@ -161,6 +178,7 @@ def report(name: str, verdicts: list[Verdict], out: Path | None, **facts: Any) -
 
 
 @mutate_app.command()
+@told
 def vectors(
     run: Annotated[Path | None, typer.Argument(help="What this command wrote by --json, or `run` by --out.")] = None,
     subject: Subject = "host",
@@ -172,10 +190,10 @@ def vectors(
     out: Annotated[Path | None, typer.Option(help="Write the page as Markdown.")] = None,
 ) -> None:
     """List the frozen vectors that alone kill a mutant; without a saved run, run only the vectors."""
-    found = json.loads(run.read_text()) if run else _run_on_vectors(subject, file, sample, seed, workers)
+    found = parse(run) if run else _run_on_vectors(subject, file, sample, seed, workers)
+    text = _from(run, lambda path: vectors_page(found)) if run else vectors_page(found)
     if json_out is not None:
         write_text(json_out, json.dumps(found, indent=1) + "\n")
-    text = vectors_page(found)
     if out is None:
         terminal.console().print(text, markup=False)
     else:
@@ -191,6 +209,7 @@ def _run_on_vectors(subject: str, file: str, sample: int | None, seed: int, work
 
 
 @mutate_app.command()
+@told
 def museum(
     names: Annotated[list[str] | None, typer.Argument(help="Exhibits by name or pattern; all when left out.")] = None,
     workers: Workers = CORES,

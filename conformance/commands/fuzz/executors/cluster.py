@@ -77,6 +77,17 @@ def exposed(address: str) -> bool:
     return not all(ipaddress.ip_address(str(text).partition("%")[0]).is_loopback for text in found)
 
 
+def check_address(address: str) -> None:
+    """Raise ArgumentError for an address without a port, which Dask tries to reach for half a minute."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    try:
+        right = parts.scheme == "inproc" or parts.port is not None
+    except ValueError:  # a port that is no number, or too large
+        right = False
+    if not right:
+        raise ArgumentError(f"--scheduler {address} has no port; give tcp://HOST:PORT or tls://HOST:PORT.")
+
+
 class DaskExecutor:
     """Tasks on the cluster of a scheduler. TLS comes from Dask's own configuration (`distributed.comm.tls`)."""
 
@@ -85,6 +96,7 @@ class DaskExecutor:
             import distributed
         except ImportError as error:
             raise UnsupportedError("--scheduler needs Dask: install refnum[dask].") from error
+        check_address(address)
         self.distributed, self.spec, self.address, self.patience = distributed, spec.to_json(), address, patience
         self.arrived: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.flying: dict[str, tuple[dict[str, Any], Any]] = {}
