@@ -126,7 +126,7 @@ def test_campaigns_draw_products_of_experts_of_every_kind(operation):
 def test_campaigns_draw_inputs_of_one_element_all_over(operation, params):
     """Every input and element that a check asks, in cases of several shapes, and in plain calls too."""
     params = {**OPERATIONS[operation].defaults(), **params}
-    rows = campaign_rows(operation, "HOPPER", params, "salt", 2400, 1 << 14)
+    rows = campaign_rows(operation, "HOPPER", params, "salt", 4800, 1 << 14)
     drawn = [row for row in rows if "uniform" in row]
     assert {row["uniform"] for row in drawn} == set(uniform_levels(operation, "HOPPER", params))
     shapes = set()
