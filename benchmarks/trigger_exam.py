@@ -1,11 +1,14 @@
 """An exam of `refnum mutate triggers` over every operation on many processors, for so many seconds.
 
     python benchmarks/trigger_exam.py OUT.json [--seconds 1500] [--workers 24] [--count 20] [--seed N]
+        [--operations 12] [--campaign 120]
 
 One job is one operation with one seed, in a process of its own that ends with the exam. Operations come in turn, those
 that took longest first, then all again with the next seed, until the time is over. After each job everything known is
 written to OUT.json: verdicts, rates of each operation, jobs that failed or were cut off, the commit and the seeds.
 Without --seed the first seed is drawn by the system when the exam begins, so that nobody can have tuned for it.
+With --operations so many operations, drawn by the seed, are asked once. With --campaign the mutants have one condition
+each, and a campaign of so many CPU seconds judges each of them in place of the check (trigger_campaign.py).
 """
 
 import argparse
@@ -36,35 +39,42 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--count", type=int, default=20, help="mutants of each operation and seed")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(100_000, 1_000_000))
+    parser.add_argument("--operations", type=int, help="operations that are drawn by the seed and asked once")
+    parser.add_argument("--campaign", type=float, help="CPU seconds of the campaign that judges a mutant")
     given = parser.parse_args()
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False, cwd=Path(__file__).parent
     ).stdout.strip()
     found: dict[str, Any] = {"commit": commit, "count": given.count, "seconds": given.seconds, "workers": given.workers,
-                             "first seed": given.seed, "jobs": []}  # fmt: skip
+                             "campaign": given.campaign, "first seed": given.seed, "jobs": []}  # fmt: skip
     end = time.monotonic() + given.seconds
     order = [*DEAR, *(name for name in OPERATIONS if name not in DEAR)]
-    jobs = ((name, given.seed + turn) for turn in range(1000) for name in order)
+    if given.operations:
+        order = random.Random(given.seed).sample(list(OPERATIONS), given.operations)
+    jobs = iter([(name, given.seed + turn) for turn in range(1 if given.operations else 1000) for name in order])
     with ThreadPoolExecutor(given.workers) as pool:
         running: set[Future[dict[str, Any]]] = set()
         while True:
-            while len(running) < given.workers and time.monotonic() < end:
-                running.add(pool.submit(judged, *next(jobs), given.count, end))
+            while len(running) < given.workers and time.monotonic() < end and (job := next(jobs, None)):
+                running.add(pool.submit(judged, *job, given.count, end, given.campaign))
             if not running:
                 break
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            found["jobs"] += [job.result() for job in done]
+            found["jobs"] += [one.result() for one in done]
             written(given.out, found)
     show(found)
 
 
-def judged(operation: str, seed: int, count: int, end: float) -> dict[str, Any]:
+def judged(operation: str, seed: int, count: int, end: float, campaign: float | None) -> dict[str, Any]:
     """Return the document of one job, or why there is none."""
     start, job = time.monotonic(), {"operation": operation, "seed": seed}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "exam.json"
         command = [sys.executable, "-m", "refnum.conformance.cli", "mutate", "triggers", "-o", operation, "--seed",
                    str(seed), "--count", str(count), "--workers", "1", "--json", str(out)]  # fmt: skip
+        if campaign:
+            script = Path(__file__).with_name("trigger_campaign.py").resolve()
+            command = [sys.executable, str(script), operation, str(seed), str(count), str(campaign), str(out)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
             ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False,

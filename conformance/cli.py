@@ -112,13 +112,9 @@ def _of_another_package(name: str, module: str, attribute: str) -> Any:
 class _Table(TyperGroup):
     """The commands of the table. Help needs their names and sentences only, so nothing is imported for it."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command that has a name and a help text, or None."""
-        return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1]) if cmd_name in COMMANDS else None
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=sentence) for name, (_, sentence) in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that is to be run, imported."""

@@ -109,7 +109,7 @@ def supports(operation: str, profile: str, params: Any) -> str:
 
 def outside(case: Any) -> str:
     """Return why a case is outside of what the kernels take, or an empty text: NVFP4 to nearest, places for experts."""
-    if case.operation in ROUNDED and "rbits" in case.inputs:
+    if case.operation in ROUNDED and ("rbits" in case.inputs or "philox" in case.params):
         return "the kernels of NVFP4 round to nearest"
     splits = case.params.get("splits")
     if "align" not in case.params or not isinstance(splits, list | tuple) or len(splits) <= EXPERTS:
@@ -118,8 +118,8 @@ def outside(case: Any) -> str:
 
 
 def outside_host(case: Any) -> str:
-    """Return why a case is outside of what the host build takes: random bits of NVFP4, no count of experts."""
-    return outside(case) if case.operation in ROUNDED else ""
+    """Return why a case is outside of what the host build takes: as `outside`, but for no count of experts."""
+    return "" if "align" in case.params else outside(case)
 
 
 def _too_large(words: Any, bits: int) -> bool:

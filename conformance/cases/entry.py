@@ -15,6 +15,8 @@ from .case import FORM
 DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte", "signs"})
 """Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale,
 a mask of signs."""
+UNNAMED_PARAMS = frozenset({"ratio", "variant"})
+"""Keywords of golden functions that are data of a case where an operation has no such parameter."""
 
 OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
@@ -175,7 +177,8 @@ class Operation:
     @property
     def known(self) -> frozenset[str]:
         """Names of all parameters that a case of it may have."""
-        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS, FORM})
+        named = {*self.params, *self.layouts, *(("random",) if self.keyed else ())}
+        return DATA_PARAMS | UNNAMED_PARAMS | {*named, FORM}
 
     def undefined(self, profile: str) -> str:
         """Return why the operation has no meaning under a profile (N2.6), or an empty string when it has one."""

@@ -36,11 +36,12 @@ class Finding(StrEnum):
 
     INPUT_MUTATED = "input-mutated", Shown.CALL, "the call changed an input"
     FLOAT_MODE = "float-mode-changed", Shown.CALL, "the call left another rounding direction or flush-to-zero mode"
+    PROCESS_STATE = "process-state-changed", Shown.CALL, "the call left other defaults or random numbers of a library"
     ALIASES_INPUT = "output-aliases-input", Shown.CALL, "a result is a view of an input"
     GUARD = "guard-overwritten", Shown.CALL, "memory before or after an array was written"
     NOT_CONTIGUOUS = "result-not-contiguous", Shown.CALL, "a result is not contiguous"
     READ_ONLY = "result-read-only", Shown.CALL, "a result cannot be written"
-    SUBCLASS = "result-subclass", Shown.CALL, "a result is of a subclass of ndarray, such as a matrix"
+    SUBCLASS = "result-subclass", Shown.CALL, "a result is no plain array: a matrix, a parameter"
     OVERLAP = "results-overlap", Shown.CALL, "two results share memory"
     OUT_NOT_RETURNED = "out-not-returned", Shown.CALL, "a result is not the array given as `out`"
 
@@ -53,6 +54,7 @@ class Finding(StrEnum):
     STRIDES = "strides-ignored", Shown.BYTES, "an input with gaps between elements is read as contiguous"
     ROW_STRIDE = "row-stride-ignored", Shown.BYTES, "an input with padded rows is read as contiguous"
     ROW_ALIGNMENT = "row-alignment-assumed", Shown.BYTES, "rows at odd addresses are read wrongly"
+    ROW_OFFSET = "row-offset-overflow", Shown.BYTES, "rows are read wrongly where their offsets exceed 32 bits"
     ALIGNMENT = "alignment-assumed", Shown.BYTES, "an input at an odd address is read wrongly"
     ONE_ARRAY = "inputs-of-one-array", Shown.BYTES, "inputs that are one array, or parts of one, are read wrongly"
     NOT_DETERMINISTIC = "not-deterministic", Shown.BYTES, "repeated calls on one case differ"

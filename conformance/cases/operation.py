@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -239,6 +240,12 @@ def outputs_of(case: Case, operation: Operation | None = None) -> tuple[Output, 
     return tuple(output for output in outputs if not output.needs or output.needs in case.inputs)
 
 
+def near(name: str) -> str:
+    """Return in words the operation whose name is most like a name that is none, or an empty string."""
+    found = get_close_matches(name, OPERATIONS, 1)
+    return f" ({found[0]} is similar)" if found else ""
+
+
 def select(patterns: list[str] | None) -> list[Operation]:
     """Return the operations whose name matches any of the shell patterns; None or empty means all.
 
@@ -249,7 +256,9 @@ def select(patterns: list[str] | None) -> list[Operation]:
         return list(_TABLE)
     for pattern in patterns:
         if not any(fnmatchcase(operation.name, pattern) for operation in _TABLE):
-            raise ArgumentError(f"No operation is named {pattern!r}; choose from {', '.join(OPERATIONS)}.")
+            raise ArgumentError(
+                f"No operation is named {pattern!r}{near(pattern)}; choose from {', '.join(OPERATIONS)}."
+            )
     return [operation for operation in _TABLE if any(fnmatchcase(operation.name, p) for p in patterns)]
 
 

@@ -16,6 +16,7 @@ from refnum.explanation import EXPLAINED
 from ..cases.case import Case
 from ..cases.operation import OPERATIONS
 from ..mismatches import replay
+from ..mismatches.page import telling_element
 from .options import told
 
 _DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
@@ -26,7 +27,10 @@ def explain(
     what: Annotated[str, typer.Argument(help="An operation, or a replay file.")],
     values: Annotated[str | None, typer.Option(help="Input numbers, or codes: 1.25,0x3FA00000,nan,...")] = None,
     scales: Annotated[str | None, typer.Option(help="Scale bytes of coded inputs: 127,0x7F,...")] = None,
-    index: Annotated[str, typer.Option(help="Element: flat, or row,column.")] = "0",
+    index: Annotated[
+        str | None,
+        typer.Option(help="Element: flat, or row,column. Default: the first; of a replay file, one that differs."),
+    ] = None,
     profile: Annotated[str, typer.Option("--profile", "-p")] = "HOPPER",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16, for floating-point inputs.")] = "float32",
     param: Annotated[list[str] | None, typer.Option(help="name=value, e.g. scale=amax. May be repeated.")] = None,
@@ -38,15 +42,19 @@ def explain(
 
 
 def explanation(
-    what: str, values: str | None, scales: str | None, index: str, profile: str, dtype: str, params: list[str],
+    what: str, values: str | None, scales: str | None, index: str | None, profile: str, dtype: str, params: list[str],
     b: str | None = None, b_scales: str | None = None,
 ) -> str:  # fmt: skip
     """Return the explanation of one element as text. `what` is an operation or the path of a replay file."""
     if what.endswith(".json") or Path(what).is_file():
-        case = replay.load(Path(what)).case
+        saved = replay.load(Path(what))
+        case, found = saved.case, None
+        if set(saved.observed) == set(saved.expected):
+            found = telling_element(case, saved.expected, saved.observed, 0)
     else:
-        case = build(what, values, scales, profile, dtype, params, b, b_scales)
-    return str(refnum.explain(case.operation, case, parse_index(index)))
+        case, found = build(what, values, scales, profile, dtype, params, b, b_scales), None
+    where = found if index is None and found is not None else parse_index(index or "0")
+    return str(refnum.explain(case.operation, case, where))
 
 
 def build(

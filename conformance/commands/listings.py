@@ -57,7 +57,7 @@ def _operation_row(one: Operation) -> list[str]:
 
 
 def _choices(choices: list[Any]) -> str:
-    return " | ".join("x".join(map(str, one)) if isinstance(one, list) else str(one) for one in choices)
+    return " | ".join("x".join(map(str, one)) if isinstance(one, list) else str(one) or "''" for one in choices)
 
 
 @told

@@ -124,7 +124,7 @@ def _subjects(saved: replays.Replay, names: list[str] | None, trust: bool, out: 
 
 def _way_to_call(recorded: dict[str, str]) -> str:
     if recorded["kind"] == "user":
-        return "it was a user's own; give --subject FILE.py:NAME to call it"
+        return "it is not an installed subject; give --subject FILE.py:NAME to call it"
     return "a replay file runs nothing that it names; give --subject NAME, or --trust to call what the file names"
 
 

@@ -33,10 +33,10 @@ def _reported() -> Iterator[None]:
     try:
         yield
     except VectorMismatchError as error:
-        typer.echo(f"mismatch: {error}", err=True)
+        typer.echo(f"refnum: mismatch: {error}", err=True)
         raise typer.Exit(1) from error
     except RefnumError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"refnum: {error}", err=True)
         raise typer.Exit(2) from error
 
 

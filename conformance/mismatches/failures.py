@@ -25,7 +25,7 @@ from .diagnose import Seen, hints, laid_out
 from .faults import Fault, faults_of
 from .grid import grid
 from .hints import SAME_VALUES, given, hints_for, likely, likely_of, points_to, seen_of
-from .other_profile import advice
+from .other_profile import advice, value_advice
 from .page import page
 from .products import order_advice, product_page
 from .shrink import shrink
@@ -187,7 +187,8 @@ class Presenter:
         kept = [Seen(case, observed, min(level, SAME_VALUES)), *seen_of(_alike(failure, alike))] if observed else []
         details = product_page(case, details, partial(given, subject, self.plan.seconds))
         classes = self._hints(subject, failure, kept, shrunk) if kept else laid_out(case, comparison.problem.words)
-        tried = "" if failure.finding else advice(subject, [*kept[:1], *seen_of(others or alike)]) or order_advice(kept)
+        seen = [*kept[:1], *seen_of(others or alike)]
+        tried = "" if failure.finding else advice(subject, seen) or order_advice(kept) or value_advice(subject, seen)
         if failure.finding:
             classes = [_breach(failure.finding, failure.words), *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)

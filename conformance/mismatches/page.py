@@ -45,18 +45,14 @@ def page(
     when nothing differs.
     """
     wrong = differences(case, golden, observed, level)
-    name = next((name for name in sorted(wrong, key=lambda n: n == "scales") if wrong[name].any()), "")
-    if not name:
+    found = _chosen(case, golden, observed, wrong, kind)
+    if found is None:
         return {}
-    chosen = wrong[name]
-    if kind is not None and (places := places_of(case, golden, observed, kind)) is not None and places.any():
-        name, chosen = kind.output, places
-    output = next(output for output in outputs_of(case) if output.name == name)
-    index = _telling(output, case, (golden[name], observed[name]), chosen)
+    output, index = found
     sides = [_side(output, case, arrays, index) for arrays in (golden, observed)]
     steps = rule_steps(case, source_index(output, case, index))
     return {
-        "output": name,
+        "output": output.name,
         "index": list(index),
         "place": _place(output, case, index),
         "differing": {key: f"{int(mask.sum())} of {mask.size}" for key, mask in wrong.items() if mask.any()},
@@ -65,10 +61,35 @@ def page(
         "expected": sides[0],
         "observed": sides[1],
         "differs": _bits_apart(output, case, sides),
-        "rule": deciding_step(steps, name == "scales"),
+        "rule": deciding_step(steps, output.name == "scales"),
         "steps": steps,
         "params": plain(case.params),
     }
+
+
+def telling_element(
+    case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int
+) -> tuple[int, ...] | None:
+    """Return the input element of the page of a mismatch; None if nothing differs or no element decides it."""
+    found = _chosen(case, golden, observed, differences(case, golden, observed, level), None)
+    return None if found is None else source_index(found[0], case, found[1])
+
+
+def _chosen(
+    case: Case,
+    golden: Mapping[str, np.ndarray],
+    observed: Mapping[str, np.ndarray],
+    wrong: Mapping[str, np.ndarray],
+    kind: Kind | None,
+) -> tuple[Output, tuple[int, ...]] | None:
+    name = next((name for name in sorted(wrong, key=lambda n: n == "scales") if wrong[name].any()), "")
+    if not name:
+        return None
+    chosen = wrong[name]
+    if kind is not None and (places := places_of(case, golden, observed, kind)) is not None and places.any():
+        name, chosen = kind.output, places
+    output = next(output for output in outputs_of(case) if output.name == name)
+    return output, _telling(output, case, (golden[name], observed[name]), chosen)
 
 
 def _telling(output: Output, case: Case, sides: tuple[np.ndarray, np.ndarray], wrong: np.ndarray) -> tuple[int, ...]:
@@ -285,4 +306,4 @@ def _bits_apart(output: Output, case: Case, sides: list[dict[str, str]]) -> str:
         words.append("exponent")
     if mantissa:
         words.append(f"mantissa bit{'s' if len(mantissa) > 1 else ''} {', '.join(mantissa)}")
-    return " and ".join(words) + (" differ" if len(words) > 1 else " differs")
+    return " and ".join(words) + (" differ" if len(words) > 1 or len(mantissa) > 1 else " differs")

@@ -10,7 +10,7 @@ from ..cases.contracts import CONTRACTS, contract_words
 
 Result = Mapping[str, Any]
 SHOWN = 12
-"""Levels of a factor that are named where some were refused or never asked."""
+"""Levels of a factor that are named where some were refused or never tested."""
 
 
 def worst_level(results: Sequence[Result]) -> str:
@@ -59,14 +59,14 @@ def _steady(results: Sequence[Result]) -> list[str]:
 
 
 def coverage(results: Sequence[Result]) -> Iterator[tuple[str, str, int, int, str]]:
-    """Yield subject, factor, levels, levels answered and, in words, those refused or never asked."""
+    """Yield subject, factor, levels, levels answered and, in words, those refused or never tested."""
     lines: dict[tuple[str, str], list[Any]] = {}
     for result in _answered(results):
         for line in result.get("structure", {}).get("factors", ()):
             kept = lines.setdefault((result["subject"], line["factor"]), [0, 0, {}])
             kept[0] += line["levels"]
             kept[1] += line["answered"]
-            kept[2].update(dict.fromkeys(line["refused"], "refused"), **dict.fromkeys(line["never"], "never asked"))
+            kept[2].update(dict.fromkeys(line["refused"], "refused"), **dict.fromkeys(line["never"], "never tested"))
     for (subject, factor), (levels, answered, rest) in lines.items():
         named = [f"{level} {how}" for level, how in islice(rest.items(), SHOWN)]
         more = len(rest) - len(named)

@@ -108,9 +108,11 @@ def parse(path: Path) -> Any:
     number which is not finite.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise FileError(f"{path} has {path.stat().st_size} bytes; at most {LARGEST} are read.")
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_finite, parse_float=_finite)
+        with path.open("rb") as stream:  # a device or a pipe tells no size
+            data = stream.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise FileError(f"{path} has more than {LARGEST} bytes, the most that are read.")
+        document = json.loads(data.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
     except FileNotFoundError as error:
         raise FileError(f"No such file: {path}.") from error
     except RecursionError as error:

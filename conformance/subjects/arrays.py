@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,10 @@ import numpy as np
 from refnum.errors import ArgumentError
 
 LIBRARIES = ("numpy", "cupy", "torch", "torch-cuda", "jax")
+FAR, ROW_STEP = 1 << 32, 64
+"""Elements that rows far apart span at least, and of which the distance of two is a multiple."""
+NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+"""Linux's flag for memory that is not counted before it is touched; Python names it from 3.13 on."""
 IMMUTABLE = frozenset({"jax"})
 """Libraries whose arrays nobody can write to: they lie where the library puts them, on its default device."""
 
@@ -98,9 +104,31 @@ def share_memory(one: Any, other: Any) -> bool:
         import cupy
 
         return bool(one.size and other.size and cupy.may_share_memory(one, other))
-    if kinds == {"torch"}:
-        return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and bool(one.numel())
+    if kinds == {"torch"} and one.numel() and other.numel() and one.device == other.device:
+        (begin, end), (first, last) = _reach(one), _reach(other)
+        return begin < last and first < end
     return False
+
+
+def _reach(tensor: Any) -> tuple[int, int]:
+    """Return the addresses of a tensor's first byte and behind its last one."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((side - 1) * step for side, step in steps)
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def is_contiguous(array: Any, any_order: bool = False) -> bool:
+    """Whether an array's elements lie one behind the other in row-major order, or with their axes in any order."""
+    if not hasattr(array, "stride") and not hasattr(array, "strides"):
+        return True
+    steps = array.stride() if hasattr(array, "stride") else [step // array.itemsize for step in array.strides]
+    axes = [(step, side) for step, side in zip(steps, array.shape, strict=True) if side != 1]
+    place = 1
+    for step, side in sorted(axes) if any_order else reversed(axes):
+        if step != place:
+            return False
+        place *= side
+    return True
 
 
 def same_place(one: Any, other: Any) -> bool:
@@ -140,6 +168,32 @@ def with_rows_apart(array: np.ndarray, library: str, poison: int, gap: int) -> A
     wide = np.full((*array.shape[:-1], (array.shape[-1] + gap) * array.itemsize), poison, np.uint8).view(array.dtype)
     wide[..., : array.shape[-1]] = array
     return to_library(wide, library)[..., : array.shape[-1]]
+
+
+def with_rows_far_apart(array: np.ndarray) -> np.ndarray:
+    """Return the data as a view of which the last row begins `FAR` elements behind the first one, or further.
+
+    Only the pages of the rows are ever touched. An array of one row has none that could lie apart. Raises OSError where
+    a process may not have so many addresses.
+    """
+    rows = math.prod(array.shape[:-1])
+    if array.ndim < 2 or rows < 2 or not array.size:
+        return array.copy()
+    step = -(-FAR // (rows - 1) // ROW_STEP) * ROW_STEP
+    size = ((rows - 1) * step + array.shape[-1]) * array.itemsize
+    room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)
+    lines = np.ndarray((rows, array.shape[-1]), array.dtype, room, strides=(step * array.itemsize, array.itemsize))
+    lines[...] = array.reshape(lines.shape)
+    return lines.reshape(array.shape) if array.ndim == 2 else _stacked(lines, array.shape)
+
+
+def _stacked(lines: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a view of rows, which lie evenly apart, as an array of more axes."""
+    strides, step = [lines.strides[1]], lines.strides[0]
+    for side in reversed(shape[1:-1]):
+        strides.insert(0, step)
+        step *= side
+    return np.lib.stride_tricks.as_strided(lines, shape, (step, *strides))
 
 
 def at_offset(array: np.ndarray, library: str, poison: int) -> Any:

@@ -22,7 +22,7 @@ from refnum.profiles import Profile, get_profile, profile_name
 
 from ..cases.case import DESCRIPTIVE, Case, plain
 from ..cases.contracts import Contract, checked_contract
-from ..cases.entry import DATA_PARAMS
+from ..cases.entry import DATA_PARAMS, UNNAMED_PARAMS
 from ..cases.layouts import PLAIN
 from ..cases.levels import checked_level
 from ..cases.operation import OPERATIONS, arguments_of
@@ -276,10 +276,14 @@ def _signature_gap(function: Callable[..., Any], operation: str, params: Mapping
 
 
 def _refuses_beside(subject: Subject, case: Case) -> str:
-    """Return why a subject does not support a case with a value that is none of the table's choices, or nothing."""
+    """Return why a subject does not support a case with a value that is none of the table's choices, or nothing.
+
+    Nor is any value of a parameter that the operation's variants do not have.
+    """
     choices = OPERATIONS[case.operation].params
     params = {name: value for name, value in case.params.items() if name not in DATA_PARAMS}
-    beside = any(name in choices and value not in choices[name] for name, value in plain(params).items())
+    beside = any(name in UNNAMED_PARAMS - choices.keys() or (name in choices and value not in choices[name])
+                 for name, value in plain(params).items())  # fmt: skip
     return subject.supports(case.operation, case.profile, params) if beside and subject.supports else ""
 
 

@@ -20,6 +20,7 @@ from ..subjects.calls.moved import (
     call_with_gaps,
     call_with_odd_rows,
     call_with_padded_rows,
+    call_with_rows_far_apart,
 )
 from ..subjects.calls.streams import on_side_stream
 from ..subjects.subject import Subject
@@ -87,7 +88,7 @@ def _with_itself(case: Case) -> Case:
     return replace(case, inputs={"a": rows, "b": rows.copy()})
 
 
-GAPS, PADDED, ODD, OFFSET, SIDE_STREAM = (
+GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM = (
     Elsewhere(
         "views with gaps",
         call_with_gaps,
@@ -105,6 +106,13 @@ GAPS, PADDED, ODD, OFFSET, SIDE_STREAM = (
         call_with_odd_rows,
         "row-alignment-assumed",
         "right on contiguous inputs, wrong where one element lies behind every row: the alignment of rows is assumed",
+    ),
+    Elsewhere(
+        "rows far apart",
+        call_with_rows_far_apart,
+        Finding.ROW_OFFSET,
+        "right on contiguous inputs, wrong where the rows span more elements than 32 bits count: the offset of a row "
+        "overflows",
     ),
     Elsewhere(
         "views at an odd address",
@@ -136,5 +144,5 @@ COLUMNS_OF_ONE, SAME_ARRAY = (
     ),
 )
 
-MOVED = (GAPS, PADDED, ODD, OFFSET, SIDE_STREAM)
+MOVED = (GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM)
 """Calls on the same data elsewhere."""

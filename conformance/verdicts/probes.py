@@ -33,7 +33,7 @@ from ..subjects.layout_variants import KEYWORDS
 from ..subjects.subject import Subject
 from .blame import Golden, breach, compared, mostly, repeated, right, to_blame, wrong
 from .compare import Comparison
-from .elsewhere import GAPS, ODD, OFFSET, PADDED, SIDE_STREAM, Judging, elsewhere, one_array
+from .elsewhere import FAR, GAPS, ODD, OFFSET, PADDED, SIDE_STREAM, Judging, elsewhere, one_array
 from .judge import Again, record
 from .refusals import refused
 from .repeats import odd_ones, same_results
@@ -230,6 +230,10 @@ def _placed(subject: Subject, _operation: str) -> bool:
     return subject.arrays not in IMMUTABLE
 
 
+def _of_numpy(subject: Subject, _operation: str) -> bool:
+    return subject.arrays == "numpy"
+
+
 def _on_host(subject: Subject, _operation: str) -> bool:
     return subject.arrays in ("numpy", "torch")
 
@@ -244,6 +248,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(GAPS.name, elsewhere(GAPS), _viewed),
     Probe(PADDED.name, elsewhere(PADDED), _placed),
     Probe(ODD.name, elsewhere(ODD), _placed),
+    Probe(FAR.name, elsewhere(FAR), _of_numpy),
     Probe(OFFSET.name, elsewhere(OFFSET), _placed),
     Probe("inputs of one array", one_array, _several),
     Probe("earlier results held", _held, once=True, ordinary=True),

@@ -19,7 +19,7 @@ from ..cases.structure.factors import GROUPED
 from ..cases.structure.illegal import illegal_cases
 from ..cases.structure.levels import Levels, case_of
 from ..subjects.calls.at_once import call_twice_at_once
-from ..subjects.calls.call import Called, call
+from ..subjects.calls.call import Called, call, other_data
 from ..subjects.subject import Subject, takes, takes_out
 from .blame import compared, mostly, right, to_blame, wrong
 from .judge import called_with_room, record
@@ -37,7 +37,7 @@ AGAIN = "right, and wrong when it is called again"
 REFUSED_BEFORE = "right, and wrong after a call that was refused"
 
 
-KEYWORDS = ("out", "scale_byte", "signs")
+KEYWORDS = ("out", "scale_byte", "signs", "philox", "ratio", "variant")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 
 
@@ -108,8 +108,14 @@ def call_at_once(subject: Subject, case: Case, golden: Golden, tally: Tally, sec
 def after_refusals(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
     """Yield calls on a case, each after another illegal one was refused."""
     for illegal in _illegal(case):
-        if is_asked(subject, illegal) and refusal(call(subject, illegal, seconds)):
+        if is_asked(subject, illegal) and refusal(_refused_call(subject, case, illegal, seconds)):
             yield call(subject, case, seconds)
+
+
+def _refused_call(subject: Subject, case: Case, illegal: Case, seconds: float) -> Called:
+    """Call on other data of a case's shapes, whose results are not the case's, and return the illegal call behind."""
+    call(subject, inside(subject, other_data(case)), seconds)
+    return call(subject, illegal, seconds)
 
 
 def _illegal(case: Case) -> tuple[Case, ...]:
@@ -138,7 +144,7 @@ def _after_a_refusal(subject: Subject, case: Case, golden: Golden, tally: Tally,
     chosen = illegal[case.elements % len(illegal)]
 
     def form() -> Called:
-        call(subject, chosen, seconds)
+        _refused_call(subject, case, chosen, seconds)
         return call(subject, case, seconds)
 
     called = form()

@@ -171,7 +171,7 @@ def _default(value: Any) -> str:
     if value is None:
         return "none"
     named = value.name if isinstance(value, refnum.Profile | refnum.Format) else value
-    return f"= `{named}`"
+    return f"= `{named}`" if named != "" else "empty"
 
 
 def _outputs(operation: Operation) -> str:

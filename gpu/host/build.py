@@ -35,7 +35,7 @@ INSTRUCTIONS = (
     "scale_each", "halves_below", "add_and_max_lanes", "add_and_min", "high_product", "shift_in", "larger_magnitude",
     "multiply", "add", "outside_12", "outside_11", "silu_of_large", "sigmoid_of_large", "scale_float", "tree_sum",
     "has_nan_code", "round_to_bfloat16", "is_plain_tile", "largest_binade", "e2m1_decode", "byte_place",
-    "planes_found",
+    "planes_found", "divide", "multiply_add", "max_bytes", "permute_low",
 )  # fmt: skip
 """Functions of `instructions.cpp`: three words in, one out, see `mutation/instructions.py`."""
 FUNCTIONS: dict[str, tuple[type, ...]] = {

@@ -4,6 +4,7 @@
 #include "../kernels/bit_planes.cuh"
 #include "../kernels/column_keys.cuh"
 #include "../kernels/dequantize_fp8_tiles.cuh"
+#include "../kernels/division.cuh"
 #include "../kernels/float32_codes.cuh"
 #include "../kernels/layouts.cuh"
 #include "../kernels/quantize_fp8_tiles.cuh"
@@ -100,4 +101,8 @@ INSTRUCTION(largest_binade, binade_of_two(a, b, c))
 INSTRUCTION(e2m1_decode, e2m1_decode(a & 15, b & 255))
 INSTRUCTION(byte_place, scale_place(BYTES, 0, a, b, c))
 INSTRUCTION(planes_found, planes_found(a, b, c))
+INSTRUCTION(divide, divide_floats(a, b))
+INSTRUCTION(multiply_add, multiply_add_floats(a, b, c))
+INSTRUCTION(max_bytes, max_bytes(a, b))
+INSTRUCTION(permute_low, permute_low(a, b, c))
 }  // extern "C"

@@ -37,7 +37,7 @@ def _multiply(call: HostCall, given: Product[Array]) -> None:
         call.run(
             "matmul_fp8", given.a[first : first + count], given.b if given.rows is None else given.b[expert],
             _part(given.a_scales, first, 0), _part(given.b_scales, 0, expert), count, n, k, given.order.run,
-            given.order.part, strides, given.scaling, int(given.scales_first), given.formats,
+            given.order.part, strides, given.scaling, int(given.scales_first(count)), given.formats,
             *((None, part) if given.narrow else (part, None)),
         )  # fmt: skip
 

@@ -83,11 +83,15 @@ class Product(NamedTuple, Generic[A]):
             return BY_BLOCK
         return UNSCALED if self.a_scales.x is None and self.b_scales.x is None else WHOLE
 
-    @property
-    def scales_first(self) -> bool:
-        """Whether the two scales of a result are multiplied before anything else (N19.5)."""
+    def scales_first(self, rows: int) -> bool:
+        """Whether the two scales of a result are multiplied before anything else (N19.5).
+
+        rows: of the part. An expert's is a product of its own (N19.8): the one scale of a single row is per tensor.
+        """
         kinds = [self.a_scales.kind, self.b_scales.kind]
-        return "squares" in kinds if self.scaling == BY_BLOCK else kinds != ["rows", "rows"]
+        if self.scaling == BY_BLOCK:
+            return "squares" in kinds
+        return kinds != ["rows", "rows"] or 1 in (rows, self.b.shape[-2])
 
     def parts(self) -> Iterator[tuple[int, int, int]]:
         """Yield (expert, first row, rows) of every product that has results."""

@@ -79,6 +79,21 @@ def _floats(function: Callable[..., Any]) -> Callable[..., U32]:
     return call
 
 
+def _fused(a: U32, b: U32, c: U32) -> U32:
+    """A product of float32 is exact in float64; its sum is rounded to odd there, then once to float32."""
+
+    def odd(x: Any, y: Any, z: Any) -> Any:
+        product, addend = np.multiply(x, y, dtype=np.float64), z.astype(np.float64)
+        total = product + addend
+        back = total - product
+        lost = (product - (total - back)) + (addend - back)
+        even = total.view(np.uint64) % np.uint64(2) == 0
+        toward = np.nextafter(total, np.where(lost > 0, np.inf, -np.inf))
+        return np.where(np.isfinite(total) & (lost != 0) & even, toward, total).astype(np.float32)
+
+    return _floats(lambda x, y: odd(x, y, c.view(np.float32)))(a, b, c)
+
+
 def _larger_magnitude(a: U32, b: U32, c: U32) -> U32:
     return np.asarray(np.maximum(a, b & np.uint32(0x7FFFFFFF)))
 
@@ -183,6 +198,10 @@ INSTRUCTIONS: dict[str, tuple[Callable[..., U32], str]] = {
     "e2m1_decode": (_decoded, "any any any"),
     "byte_place": (lambda a, b, c: a * b + c, "any any any"),
     "planes_found": (_found, "codes depths tops"),
+    "divide": (_floats(np.divide), "floats floats any"),
+    "multiply_add": (_fused, "floats floats floats"),
+    "max_bytes": (lambda a, b, c: _word(np.maximum(_bytes(a), _bytes(b)), np.uint8), "any any any"),
+    "permute_low": (_permuted, "any any low_selector"),
 }
 """Instruction -> (its promised result, the kinds of its three words)."""
 
@@ -209,6 +228,8 @@ def _draw(kind: str, rng: np.random.Generator) -> U32:
     words = _edges(rng)
     if kind == "selector":
         return words & np.uint32(0x7777)
+    if kind == "low_selector":
+        return words & np.uint32(0xFFFF7777)
     if kind == "low":
         return words & np.uint32(0xFFFFFF7F)
     if kind in ("magnitudes", "float_magnitudes"):
@@ -259,6 +280,10 @@ def questions() -> Iterator[tuple[str, dict[str, U32], U32]]:
         a, b, c = (np.resize(word, count) for word in words)
         if name in ("scale_halves", "scale_each", "halves_below"):
             a, b, c = _kept(name, a, b, c)
+        if name == "multiply_add":  # half of the sums cancel but for what the product loses, and a place or two
+            with np.errstate(all="ignore"):
+                product = (a.view(np.float32) * b.view(np.float32)).view(np.uint32)
+            c[::2] = ((product ^ np.uint32(1 << 31)) + rng.integers(0, 3, count, np.uint32))[::2]
         if name == "round_to_bfloat16":  # of NaNs only the quiet one
             a = np.where((a & FLOAT_MAGNITUDE) > FLOAT_INF, FLOAT_NAN, a)
         yield name, {"a": a, "b": b, "c": c}, promised(a, b, c)
@@ -280,9 +305,12 @@ def _kept(name: str, a: U32, b: U32, c: U32) -> tuple[U32, U32, U32]:
     return a[keep], b[keep], c[keep]
 
 
+CANONICAL = ("multiply", "add", "divide", "multiply_add")
+
+
 def ask(name: str, a: U32, b: U32, c: U32) -> U32:
     """Return the host build's results for words of equal number; a float NaN becomes the canonical one."""
     out = np.empty_like(a)
     function = getattr(build.library(), f"refnum_instruction_{name}")
     function(*(x.ctypes.data for x in (a, b, c, out)), out.size)
-    return np.where(out & FLOAT_MAGNITUDE > FLOAT_INF, FLOAT_NAN, out) if name in ("multiply", "add") else out
+    return np.where(out & FLOAT_MAGNITUDE > FLOAT_INF, FLOAT_NAN, out) if name in CANONICAL else out

@@ -80,7 +80,7 @@ def _launched(call: DeviceCall, given: Product[View], kernel: str, name: str) ->
             given.a.address, given.b.address, *places, first * given.a.strides[0], of_expert, first * n,
             given.a.strides[0], given.b.strides[-2], _argument(given.a_scales, first, 0),
             _argument(given.b_scales, 0, expert), count, n, k, order.run, order.part, int(aligned),
-            int(given.scales_first),
+            int(given.scales_first(count)),
         )  # fmt: skip
         call.launch(kernel, name, KERNELS[kernel], (-(-n // SIDE), -(-count // SIDE)), THREADS, arguments)
 

@@ -21,6 +21,10 @@ def test_a_right_kernel_passes_with_exit_0():
     assert "\x1b" not in result.stdout and "│" not in result.stdout  # plain when piped
 
 
+def test_a_command_with_a_typing_mistake_is_suggested():
+    assert "Did you mean 'check'?" in refnum("chek").stderr
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -28,6 +32,8 @@ def test_a_right_kernel_passes_with_exit_0():
         (("check", "-s", "absent.py"), "No such file absent.py"),
         (("check", "-s", "right.py:absent"), "has no 'absent'"),
         (("check", "-s", "right.py", "-o", "quantise"), "No operation is named 'quantise'"),
+        (("check", "-s", "right.py", "-o", "quantise_mxfp4"), "'quantise_mxfp4' (quantize_mxfp4 is similar); choose"),
+        (("vectors", "show", "5"), "No vector and no file is named '5'"),
         (("check", "-s", "right.py", "-p", "NOPE"), "profile 'NOPE' is not known"),
         (("replay", "absent.json"), "No such file: absent.json"),
         (("explain", "quantize_mxfp4"), "Give --values"),

@@ -296,6 +296,15 @@ def test_spread_over_rows_and_blocks_hit_are_inverse(geometry, last):
         assert hit.shape == (3, 3) and np.argwhere(hit).tolist() == [[block // 3, block % 3]]
 
 
+def test_a_scale_down_a_column_covers_32_rows():
+    scales = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    wide = spread("down32", case_of(sample()), scales, (40, 3))
+    assert np.array_equal(wide, scales[np.arange(40) // 32])
+    for block in range(6):
+        hit = blocks_hit("down32", case_of(sample()), wide == block)
+        assert hit.shape == (2, 3) and np.argwhere(hit).tolist() == [[block // 3, block % 3]]
+
+
 def test_an_unknown_geometry_is_named():
     with pytest.raises(ArgumentError, match="Unknown block geometry 'row7'; choose from row32, row128"):
         spread("row7", case_of(sample()), np.zeros((1, 1), np.uint8), (1, 1))

@@ -69,6 +69,7 @@ HOSTILE = {
     ),
     "flushes": ("torch.set_flush_denormal(True); " + RIGHT, "mismatch", "float-mode-changed"),
     "rounds_up": ("ctypes.CDLL('libm.so.6').fesetround(0x800); " + RIGHT, "mismatch", "float-mode-changed"),
+    "seeds_what_others_draw_from": ("np.random.seed(0); " + RIGHT, "mismatch", "process-state-changed"),
     "prints": ("os.write(1, b'{}' * 99); print('verified'); " + RIGHT, "pass", ""),
     "writes_before_its_input": (
         "ctypes.memset(x.ctypes.data - 4, 0, 4); " + RIGHT, "mismatch", "guard-overwritten",

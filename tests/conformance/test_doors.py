@@ -125,6 +125,8 @@ def test_a_wrong_executable_fails_and_one_that_dies_is_a_fault(tmp_path):
     first = subject.operations["quantize_mxfp4"](x=np.ones((1, 32), np.float32), profile=refnum.OCP)
     again = subject.operations["quantize_mxfp4"](x=np.ones((1, 32), np.float32), profile=refnum.OCP)
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True)), "it is started again"
+    named = subject.operations["quantize_mxfp4"](x=np.ones((1, 32), np.float32), profile="OCP")
+    assert all(np.array_equal(a, b) for a, b in zip(first, named, strict=True)), "a profile may be a name"
 
 
 def script(folder: Path, body: str) -> str:

@@ -1,9 +1,13 @@
 """`refnum explain`: every step of a conversion, both rows of a product, and what it refuses."""
 
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
 from refnum.conformance.cli import app
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "guides" / "examples"
 
 
 def refnum(*words):
@@ -17,6 +21,16 @@ def test_explain_shows_every_step():
     assert "floor: k = 2 - 2 = 0" in plain and "tie at 1.25 -> even" in plain and "profile OCP" in plain
     coded = refnum("explain", "mxfp4_to_fp8", "--values", "7,0", "--scales", "130", "--param", "scale=amax")
     assert coded.exit_code == 0 and "byte 130" in coded.stdout
+
+
+def test_explain_of_a_replay_file_shows_the_element_that_differs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = EXAMPLES / "my_kernel.py"
+    assert refnum("check", f"{path}:ties_up", "-p", "HOPPER", "--level", "smoke", "--no-isolate").exit_code == 1
+    told = [refnum("explain", saved).stdout for saved in (tmp_path / ".refnum" / "cases").glob("*.json")]
+    assert told and all("tie at" in text and "-> even" in text for text in told)
+    saved = next((tmp_path / ".refnum" / "cases").iterdir())
+    assert "element [0, 0]" in refnum("explain", saved, "--index", "0").stdout
 
 
 def test_explain_takes_both_rows_of_a_product():

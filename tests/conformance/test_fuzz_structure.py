@@ -1,21 +1,25 @@
 """Campaigns find kernels that are wrong on a condition of structure, make them small and save what replays red."""
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_tools import command
 from fuzz_tools import campaign
+from rich.console import Console
 
 from refnum.conformance.cases.case import FORM
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.structure import grouped
 from refnum.conformance.cases.structure.campaign import CALLS, campaign_rows
 from refnum.conformance.cases.structure.factors import GROUPED, SPLITS
+from refnum.conformance.cases.structure.fields import DATA
 from refnum.conformance.cases.structure.levels import Levels, case_of
+from refnum.conformance.cases.structure.plan import uniform_levels
 from refnum.conformance.commands.fuzz import budget
 from refnum.conformance.commands.fuzz.shards import STRUCTURE
-from refnum.conformance.commands.fuzz.status import Watcher
+from refnum.conformance.commands.fuzz.status import Watcher, render
 from refnum.conformance.mismatches import replay
 
 HEAD = "import numpy as np\nimport refnum\n\n\n"
@@ -59,6 +63,28 @@ def pack_payload(packed, scales):
         payload[-1, -1] ^= np.uint8(1)
     return payload
 """, "wrong-after-refusal"),
+    "what the call before a refused one left": (
+        "pack_payload", """
+refused, last = [], []
+
+def pack_payload(packed, scales):
+    stale = bool(refused and last and last[0].shape == (packed.shape[0], packed.shape[1] // 16 * 17))
+    refused.clear()
+    try:
+        payload = refnum.pack_payload(packed, scales)
+    except Exception:
+        refused.append(1)
+        raise
+    given = last[0] if stale else payload
+    last[:] = [payload.copy()]
+    return given.copy()
+""", "wrong-after-refusal"),
+    "codes that are the largest one all over": (
+        "decode_e2m1", """
+def decode_e2m1(codes, dtype="float32"):
+    values = refnum.decode_e2m1(codes, dtype)
+    return -values if codes.size > 1 and (codes == 7).all() else values
+""", ""),
     "three experts of which the middle one is empty": (
         "matmul_bf16", """
 def matmul_bf16(a, b, order="chain", out="float32", splits=None):
@@ -92,6 +118,39 @@ def test_campaigns_draw_products_of_experts_of_every_kind(operation):
         assert run_golden(case)
 
 
+@pytest.mark.parametrize(
+    ("operation", "params"),
+    [("decode_e2m1", {}), ("swiglu_backward", {}), ("mxfp4_columns", {}), ("matmul_fp8", {}), ("unpermute", {}),
+     ("quantize_mxfp4", {"layout_out": "swizzled"}), ("quantize_tetrajet_v2", {})],
+)  # fmt: skip
+def test_campaigns_draw_inputs_of_one_element_all_over(operation, params):
+    """Every input and element that a check asks, in cases of several shapes, and in plain calls too."""
+    params = {**OPERATIONS[operation].defaults(), **params}
+    rows = campaign_rows(operation, "HOPPER", params, "salt", 2400, 1 << 14)
+    drawn = [row for row in rows if "uniform" in row]
+    assert {row["uniform"] for row in drawn} == set(uniform_levels(operation, "HOPPER", params))
+    shapes = set()
+    for number, row in enumerate(drawn[:30]):
+        made = Levels(operation, "HOPPER", params, row, number)
+        case, name = case_of(made.plain()), row["uniform"].partition(" ")[0]
+        bits = case.inputs[name].reshape(-1).view(f"u{case.inputs[name].itemsize}")
+        shapes.add(case.inputs[name].shape)
+        assert (bits == bits[:1]).all() and run_golden(case_of(made))
+    assert len(shapes) > 10
+
+
+@pytest.mark.parametrize("operation", sorted(DATA))
+def test_campaigns_draw_numbers_that_are_no_defaults(operation):
+    params = OPERATIONS[operation].defaults()
+    rows = campaign_rows(operation, "HOPPER", params, "salt", 400, 1 << 12)
+    for name, numbers in DATA[operation].items():
+        of = [row for row in rows if name in row]
+        assert {row[name] for row in of} == set(numbers) and len(of) < 200
+        for number, row in enumerate(of[:8]):
+            case = case_of(Levels(operation, "HOPPER", params, row, number))
+            assert case.params[name] == row[name] and run_golden(case)
+
+
 @pytest.mark.parametrize("what", KERNELS)
 def test_a_campaign_finds_it_and_its_replay_file_is_red(tmp_path, monkeypatch, what):
     operation, source, finding = KERNELS[what]
@@ -107,3 +166,24 @@ def test_a_campaign_finds_it_and_its_replay_file_is_red(tmp_path, monkeypatch, w
     red = next(one for one in found if one["record"]["finding"] == finding)
     assert replay.load(Path(red["replay"])).case.operation == operation
     assert command("replay", red["replay"], "--subject", path, folder=tmp_path).returncode == 1
+
+
+def test_the_status_shows_how_many_legal_calls_were_not_answered(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text(
+        HEAD
+        + """
+def pack_payload(packed, scales):
+    if packed.shape[0] % 2:
+        raise NotImplementedError("an odd number of rows")
+    return refnum.pack_payload(packed, scales)
+"""
+    )
+    _, db = campaign(tmp_path / "camp", str(path), 60, cases=20)
+    summary, out = Watcher(db).summary(), io.StringIO()
+    (row,) = summary["rows"]
+    assert row["unsupported"] > 0 == row["failing"]
+    Console(file=out, width=200).print(render(summary))
+    head, line = (next(one for one in out.getvalue().splitlines() if word in one)
+                  for word in ("coverpoints  ", "pack_payload"))  # fmt: skip
+    assert line.split()[head.split().index("unsupported")] == str(row["unsupported"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from refnum.conformance.commands.mutate.functions import FunctionDomain, Rows, chooses_between_equals, settled, spans
+from refnum.conformance.commands.mutate.functions import (
+    FunctionDomain,
+    Rows,
+    chooses_between_equals,
+    definition,
+    settled,
+)
 from refnum.conformance.commands.mutate.ledger import Ledger
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.other_build import sources, taken
@@ -18,6 +25,7 @@ from refnum.conformance.commands.mutate.verdict import ENUMERATED, KILLED, OUTSI
 
 host = pytest.importorskip("refnum.gpu.host")
 twins = pytest.importorskip("refnum.gpu.mutation.instructions")
+sources_of_host = pytest.importorskip("refnum.gpu.mutation.host")
 if not host.available()[0]:
     pytest.skip(host.available()[1], allow_module_level=True)
 
@@ -93,10 +101,94 @@ def test_what_a_build_has_no_code_of_is_settled_where_nothing_differs_and_else_s
     assert [verdict.status for verdict in found] == [ENUMERATED, OUTSIDE] and not found[1].how
 
 
-def test_spans_are_whole_definitions() -> None:
-    (start, end), *others = spans(TEXT, "places")
-    assert not others and TEXT[start:end].startswith("inline uint32_t places") and TEXT[end - 2 : end] == "\n}"
+def test_a_definition_is_whole() -> None:
+    start, end = definition(TEXT, "places")
+    assert TEXT[start:end].startswith("inline uint32_t places") and TEXT[end - 2 : end] == "\n}"
     assert FunctionDomain(**DOMAIN).has(change("x < 16", "x <= 16"), TEXT)
+
+
+OVERLOADED = """#pragma once
+#include <cstdint>
+namespace refnum {
+inline uint32_t half(uint32_t low, uint32_t high) { return (low + high) / 2; }
+inline uint32_t half(uint32_t x) {
+    if (half(x, 0)) return x / 2;
+    return 0;
+}
+}
+"""
+
+
+def test_a_proof_of_one_overload_is_none_of_another(tmp_path: Path) -> None:
+    one, two = "half(uint32_t x)", "half(uint32_t low, uint32_t high)"
+    start = OVERLOADED.index(" + high")
+    mutant = Mutant("x.cuh", 4, "sign", 1, start, start + 3, " + ", " - ")
+    here = SimpleNamespace(name="test", texts={"x.cuh": OVERLOADED}, digest=lambda file: "")
+    for name, value, status in (
+        (one, "at::half(x)", SURVIVED),
+        (two, "at::half(x, 0)", ENUMERATED),
+        (two, "at::half(0, x)", SURVIVED),
+    ):
+        domain = {"file": "x.cuh", "function": name, "axes": "x 0 100", "value": value}
+        (found,) = settled(here, rows(domain), [Verdict(mutant, SURVIVED)], tmp_path / status / value, 1)
+        assert found.status == status, domain
+    assert definition(OVERLOADED, two)[1] <= definition(OVERLOADED, one)[0]
+    for name in ("half", "half(uint32_t y)", "third"):
+        with pytest.raises(ValueError, match="definitions"):
+            definition(OVERLOADED, name)
+
+
+DOMAINS = [(domain, name) for domain in Rows.of(sources_of_host.functions()).domains for name in domain.names]
+
+
+@pytest.mark.parametrize("domain, name", DOMAINS, ids=lambda one: one if isinstance(one, str) else one.file)
+def test_every_domain_names_one_definition(domain: FunctionDomain, name: str) -> None:
+    start, end = definition((sources_of_host.HostSources().root / domain.file).read_text(), name)
+    assert start < end
+
+
+_CALL = re.compile(r"\b(\w+)(?:<(?:[^<>()]|<[^<>]*>)*>)?\(")
+
+
+def calls(text: str) -> set[tuple[str, int]]:
+    """Return (name, number of arguments) of what looks like a call in a text, a head of a definition too."""
+    found = set()
+    for call in _CALL.finditer(text):
+        depth, end, count = 1, call.end(), 1
+        while depth and end < len(text):
+            depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(text[end], 0)
+            count += depth == 1 and text[end] == ","
+            end += 1
+        found.add((call[1], count))
+    return found
+
+
+def bodies(text: str) -> dict[str, str]:
+    """Return name -> what is behind the head, of functions of one definition or of more, and of macros."""
+    found: dict[str, str] = {}
+    for head in re.finditer(r"^[^\n/;=(]*\b(\w+)\([^;{}]*\)[^;{}()]*\{", text, re.M):
+        depth, end = 1, head.end()
+        while depth:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        found[head[1]] = found.get(head[1], "") + text[head.end() : end]
+    macros = re.finditer(r"^#define (\w+)\([^)]*\)((?:[^\n]*\\\n)*[^\n]*)", text, re.M)
+    return {**found, **{macro[1]: macro[2] for macro in macros}}
+
+
+@pytest.mark.parametrize("domain, name", DOMAINS, ids=lambda one: one if isinstance(one, str) else one.file)
+def test_a_domain_calls_every_function_that_it_names(domain: FunctionDomain, name: str) -> None:
+    """What its program never enters, it would prove equal whatever the change."""
+    here = sources_of_host.HostSources()
+    defined = bodies("\n".join([here.functions()["prelude"], *((here.root / file).read_text() for file in here.files)]))
+    called, waiting = set(), [domain.value]
+    while waiting:
+        new = calls(waiting.pop()) - called
+        called |= new
+        waiting += [defined[one] for one, _ in new if one in defined]
+    function, _, parameters = name.partition("(")
+    assert {count for one, count in called if one == function} >= ({parameters.count(",") + 1} if parameters else set())
+    assert function in {one for one, _ in called}
 
 
 def test_a_ledger_knows_what_was_judged_but_asks_survivors_again(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from refnum.conformance.commands.mutate.accepted import Reason
+from refnum.conformance.commands.mutate.command import report
 from refnum.conformance.commands.mutate.forked import call_forked
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.run import judge
@@ -150,6 +152,29 @@ def test_a_test_that_runs_out_of_memory_is_no_kill(tmp_path: Path) -> None:
         assert found["status"] == status, found
 
 
+LIMITS = {
+    "memory": ("    bytearray(1 << 40)", "by limit of memory: more than 4 GiB"),
+    "CPU time": ("    while True:\n        pass", "by limit of CPU time: did not come back"),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_mutant_beyond_a_limit_is_killed_and_the_report_says_by_which(
+    model: room.Modules, limit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The unchanged text stays far below either."""
+    monkeypatch.setattr(room.Modules, "SECONDS", 5)
+    text, (body, how) = model.text(CODEC), LIMITS[limit]
+    greedy = Mutant(CODEC, 1, "test", 1, len(text), len(text), "", RAISES.format(body.lstrip()))
+    idle = replace(greedy, new="\n")
+    whole = replace(model, coverage=Everything(asked=4))
+    verdicts = [judge(whole, greedy), judge(whole, idle)]
+    assert [verdict.status for verdict in verdicts] == [KILLED, SURVIVED]
+    with pytest.raises(typer.Exit):
+        report("model", verdicts, None)
+    assert how in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_control_that_runs_out_of_memory_is_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
     def check(control: Any) -> None:
         raise MemoryError("too large")
@@ -214,20 +239,22 @@ python._questions[:] = [
     (case.label, case.operation, case.profile, dict(case.params), dict(case.inputs), tuple(outputs.values()))
     for case, outputs in frozen_cases("encode_e2m1", "HOPPER", {"input": "float32"})
 ]
-entry.TARGETS = (replace(entry.TARGETS[0], files=("refnum/rounding.py",)),)
+entry.TARGETS = (replace(entry.TARGETS[0], files=("refnum/rounding.py", "refnum/scales.py")),)
 entry.app(sys.argv[1:])
 """
 
 
 def test_the_entry_of_a_checkout_writes_its_verdicts_and_goes_on_from_its_ledger(tmp_path: Path) -> None:
     ledger, out = tmp_path / "ledger.jsonl", tmp_path / "out.json"
-    words = ["model", "--sample", "6", "--seed", "4", "--workers", "1", "--ledger", str(ledger), "--out", str(out)]
+    words = ["model", "--file", "refnum/r*.py", "--sample", "6", "--seed", "4", "--workers", "1"]
+    words += ["--ledger", str(ledger), "--out", str(out)]
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", FEW, *words], cwd=room.ROOT, capture_output=True, text=True)
         found = json.loads(out.read_text())
         statuses = [row["status"] for row in found["mutants"]]
         assert done.returncode == int(SURVIVED in statuses), done.stderr
         assert (found["schema"], found["subject"], len(statuses)) == ("refnum.mutation/1", "model", 6)
+        assert {row["file"] for row in found["mutants"]} == {"refnum/rounding.py"}
         assert KILLED in statuses and "Mutants of model" in done.stdout
     kept = [json.loads(line)["status"] for line in ledger.read_text().splitlines()]
     assert len(kept) == 6 + statuses.count(SURVIVED)  # survivors alone are asked again

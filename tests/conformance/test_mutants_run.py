@@ -15,7 +15,7 @@ import pytest
 from refnum.conformance.commands.mutate import command
 from refnum.conformance.commands.mutate.corpus import wrong
 from refnum.conformance.commands.mutate.enumerate import enumerated
-from refnum.conformance.commands.mutate.forked import call_forked
+from refnum.conformance.commands.mutate.forked import LATE, call_forked
 from refnum.conformance.commands.mutate.library import Library, ask
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.run import judge
@@ -87,7 +87,7 @@ def test_one_that_does_not_come_back_is_killed(monkeypatch: pytest.MonkeyPatch) 
             pass
 
     start = time.process_time()
-    assert call_forked(never, 1) == {"status": KILLED, "how": "did not come back"} and time.process_time() - start < 1
+    assert call_forked(never, 1) == {"status": KILLED, "how": LATE} and time.process_time() - start < 1
     assert call_forked(lambda: os.kill(os.getpid(), signal.SIGSEGV), 5) == {"status": KILLED, "how": "its process died"}
     assert call_forked(lambda: None, 5) is None
 
@@ -109,7 +109,18 @@ def test_one_that_ignores_the_end_of_its_cpu_time_is_killed(monkeypatch: pytest.
         while True:
             pass
 
-    assert call_forked(deaf, 1) == {"status": KILLED, "how": "did not come back"}
+    assert call_forked(deaf, 1) == {"status": KILLED, "how": LATE}
+
+
+def test_one_that_wants_more_memory_than_it_may_take_is_killed_by_the_limit() -> None:
+    def take(count: int) -> int:
+        return len(bytearray(count))
+
+    assert call_forked(lambda: take(1 << 28), 20, 1 << 29) == 1 << 28
+    assert call_forked(lambda: take(1 << 30), 20, 1 << 29) == {
+        "status": KILLED, "how": "by limit of memory: more than 0.5 GiB"
+    }  # fmt: skip
+    assert call_forked(lambda: take(1 << 30), 20) == 1 << 30
 
 
 def test_one_that_raises_is_killed_unless_what_judges_is_broken() -> None:

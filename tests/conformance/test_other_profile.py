@@ -12,7 +12,7 @@ from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.commands.check.plan import Plan
 from refnum.conformance.mismatches.diagnose import Seen
 from refnum.conformance.mismatches.failures import Presenter
-from refnum.conformance.mismatches.other_profile import advice, other_profiles
+from refnum.conformance.mismatches.other_profile import advice, other_profiles, other_values, value_advice
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.compare import compare
 from refnum.conformance.verdicts.tally import Failure
@@ -75,3 +75,35 @@ def test_a_kernel_that_is_told_its_profile_ignores_it_and_one_that_claims_anothe
     assert advice(told, seen).endswith("though the kernel was told HOPPER")
     claims, _ = judged(lambda x: refnum.quantize_mxfp4(x, "OCP"), profiles=("HOPPER",))
     assert advice(claims, seen).endswith("try -p OCP and declare it in the place of HOPPER")
+
+
+@pytest.mark.parametrize("variant", ["MODELOPT", "TORCHAO", "FOUR_OVER_SIX"])
+def test_a_kernel_that_follows_another_variant_is_told_which(variant):
+    def rule(case):
+        return run_golden(case.with_inputs(params={**case.params, "variant": variant}))
+
+    seen = failing(rule, "quantize_nvfp4")
+    assert seen and other_values(seen) == [("variant", variant)]
+    without = Subject("mine", {"quantize_nvfp4": lambda x, tensor_amax=None: None})
+    assert value_advice(without, seen).startswith(
+        f"every bit is right under variant={variant}; if it follows that, take"
+    )
+    told = Subject("mine", {"quantize_nvfp4": lambda x, variant="TE", tensor_amax=None: None})
+    assert value_advice(told, seen).endswith("though the kernel was told variant=TE")
+
+
+def test_a_kernel_that_follows_no_variant_is_told_none():
+    wrong = failing(lambda case: {**(bits := run_golden(case)), "scales": bits["scales"] ^ 1}, "quantize_nvfp4")
+    assert wrong and other_values(wrong) == [] == other_values([])
+
+
+def test_the_page_says_which_value_to_accept(tmp_path):
+    x = np.random.default_rng(0).standard_normal((2, 64)).astype(np.float32)
+    case = Case("quantize_nvfp4", "HOPPER", OPERATIONS["quantize_nvfp4"].defaults(), {"x": x})
+    subject = Subject("mine", {"quantize_nvfp4": lambda x: refnum.quantize_nvfp4(x, "FOUR_OVER_SIX")})
+    seen = compare(case, run_golden(case), refnum.quantize_nvfp4(x, "FOUR_OVER_SIX"))
+    failure = Failure(case, seen.level, observed=seen.observed)
+    record = Presenter(Plan([subject], [], seconds=9.0), lambda: Path(tmp_path)).record(
+        subject, failure, alike=[failure]
+    )
+    assert "every bit is right under variant=FOUR_OVER_SIX; if it follows that" in record["words"]

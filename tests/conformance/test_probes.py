@@ -1,6 +1,7 @@
 """The probes of the calling contract on the host: each habit is tried, and a breach has its name."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ import refnum
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.operation import run_golden
 from refnum.conformance.mismatches.failures import observe_again
+from refnum.conformance.subjects.arrays import with_rows_far_apart
+from refnum.conformance.subjects.isolation import child
 from refnum.conformance.verdicts import probes
+from refnum.conformance.verdicts.elsewhere import MOVED
 from refnum.conformance.verdicts.tally import Tally
 
 
@@ -43,6 +47,7 @@ def test_every_probe_that_applies_is_in_the_report():
         "views with gaps",
         "padded rows",
         "rows one element apart",
+        "rows far apart",
         "views at an odd address",
         "inputs of one array",
         "earlier results held",
@@ -93,3 +98,19 @@ def test_a_breach_that_only_a_later_call_makes_is_found_and_shown_again(when):
         called, comparison = observe_again(judged, failure.case, failure.finding)
         assert called.finding == "input-mutated"
         assert comparison.level == 0  # its bytes are those of the failing case, not of the call before
+
+
+@pytest.mark.parametrize("shape", [(1, 32), (2, 32), (300, 96), (0, 32), (5,), (3, 4, 32), (2, 3, 2, 8)])
+def test_rows_far_apart_hold_the_data_and_span_more_than_32_bits(shape):
+    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    far = with_rows_far_apart(array)
+    assert np.array_equal(far, array) and far.shape == array.shape
+    if array.ndim > 1 and math.prod(shape[:-1]) > 1 and array.size:
+        steps = [(side - 1) * stride for side, stride in zip(far.shape[:-1], far.strides[:-1], strict=True)]
+        assert sum(steps) // far.itemsize >= 1 << 32 and far.strides[-1] == far.itemsize
+        assert all(far.strides[axis] == far.shape[axis + 1] * far.strides[axis + 1] for axis in range(array.ndim - 2))
+
+
+def test_every_call_elsewhere_can_be_made_in_another_process():
+    """It is found there by its name."""
+    assert {storage.call.__name__ for storage in MOVED} <= set(child.CALLS)

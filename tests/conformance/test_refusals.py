@@ -12,6 +12,7 @@ import refnum
 from refnum.conformance.api import verified
 from refnum.conformance.cases.case import FORM, Case
 from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.reports.badge import badge
@@ -319,6 +320,20 @@ def test_results_of_their_own_are_held():
     assert np.array_equal(last.results[0], call_golden(other)[0])
 
 
+@pytest.mark.parametrize("wrong", range(2, 11))
+def test_every_call_beside_held_results_is_compared(wrong):
+    """A kernel that is wrong on one call alone, whichever of them it is."""
+    calls = []
+
+    def once(x, profile):
+        calls.append(1)
+        codes, *more = right(x, profile)
+        return (codes ^ np.uint8(len(calls) == wrong), *more)
+
+    other, _, last = hold_results(subject(once), case())
+    assert last.finding == Finding.NOT_DETERMINISTIC or not np.array_equal(last.results[0], call_golden(other)[0])
+
+
 @pytest.mark.parametrize(
     ("name", "one", "other", "explained"),
     [
@@ -361,13 +376,22 @@ def test_an_out_that_must_be_refused_has_another_dtype(dtype):
         (Outcome.FAULT, "CUDARuntimeError: cudaErrorMisalignedAddress: misaligned address", False),
         (Outcome.FAULT, "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered", False),
         (Outcome.FAULT, "RuntimeError: CUDA error: misaligned address", False),
+        (Outcome.FAULT, "DriverError: launch failed", False),
+        (Outcome.FAULT, "KernelFailed: it returned 3", False),
         (Outcome.TIMEOUT, "no answer within 1 s", False),
+        (Outcome.PASS, "", False),
     ],
 )
 def test_only_an_error_of_the_subject_s_own_is_a_refusal(outcome, words, is_one):
     tally = Tally("s", "quantize_mxfp4", "HOPPER", {}, claimed=0)
     assert refused(Called(outcome=outcome, words=words), tally.probes, "padded rows") is is_one
     assert tally.probes == ({"padded rows": words} if is_one else {})
+
+
+def test_results_that_break_the_contract_or_are_no_arrays_are_no_refusal():
+    words = "ValueError: make it contiguous"
+    for more in ({"finding": "wrote its input"}, {"returned": True}):
+        assert not refused(Called(outcome=Outcome.FAULT, words=words, **more), {}, "padded rows"), more
 
 
 def test_what_cannot_be_captured_may_say_so_by_an_error_of_the_device_but_not_by_a_crash():

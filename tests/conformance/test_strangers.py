@@ -24,6 +24,7 @@ from refnum.conformance.commands.fuzz.database import create
 from refnum.conformance.commands.fuzz.spec import make_spec
 from refnum.conformance.commands.prove.certificate import published, sealed
 from refnum.conformance.mismatches import replay
+from refnum.conformance.reports import files
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.tally import Failure
 from refnum.errors import RefnumError
@@ -292,6 +293,14 @@ def test_a_deeply_nested_file_is_refused(tmp_path, words, depth):
     kind = {"report": "report", "replay": "replay", "prove": "proof"}[words[0]]
     path.write_text(f'{{"schema": "refnum.{kind}/1", "header": {"[" * depth}{"]" * depth}}}')
     assert "nested deeper than 64 levels" in runs_or_says_one_sentence(*words, path).stderr
+
+
+@pytest.mark.parametrize("words", [("report", "show"), ("replay",), ("prove", "--verify")])
+def test_a_file_without_an_end_is_refused(tmp_path, monkeypatch, words):
+    monkeypatch.setattr(files, "LARGEST", 1 << 20)
+    path = tmp_path / "zero.json"
+    path.symlink_to("/dev/zero")
+    assert "has more than 1048576 bytes" in runs_or_says_one_sentence(*words, path).stderr
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "1" * 5000])

@@ -176,8 +176,8 @@ def test_only_a_kernel_that_names_splits_is_asked_for_them(named, monkeypatch):
 def test_every_level_is_asked():
     rows = [row for row in structure_rows("matmul_fp8", "HOPPER", DEFAULT, "full") if experts_alone(row)]
     levels = {name: {row[name] for row in rows if name in row} for name in rows[0]}
-    assert {1, 2, 3, 8, 9, 33, 129} == levels["experts"] and set(SPLITS) == levels["splits"]
-    assert {1, 31, 32, 33, 64, 65, 127, 128, 129} == levels["rows of an expert"]
+    assert {1, 2, 3, 8, 9, 33, 129} <= levels["experts"] and set(SPLITS) == levels["splits"]
+    assert {1, 31, 32, 33, 64, 65, 127, 128, 129} <= levels["rows of an expert"]
     assert {"none", "first", "last", "middle", "two in a row", "every other", "all but one", "all"} == levels[
         "empty experts"
     ]

@@ -77,15 +77,23 @@ def test_drawn_splits_are_the_same_every_time_and_even_where_they_must_be(way):
 
 @pytest.mark.parametrize(
     ("operation", "name", "pattern"),
-    [("dequantize_fp8_tiles", "codes", 0xFF), ("swiglu_quantize", "prob", ONE)],
+    [
+        ("dequantize_fp8_tiles", "codes", 0xFF),
+        ("swiglu_quantize", "prob", ONE),
+        ("dequantize_luq", "alpha", 0x7F800000),
+        ("quantize_nvfp4", "tensor_amax", 0),
+        ("adam_apply", "v", 1),
+    ],
 )
 def test_a_kernel_that_is_wrong_for_an_input_of_one_element_all_over_is_told(operation, name, pattern):
     names = [*OPERATIONS[operation].inputs, *OPERATIONS[operation].optional]
 
     def run(*inputs, **more):
         right = golden(operation)(*inputs, **more)
-        given = {**dict(zip(names, inputs, strict=False)), **more}.get(name)
-        if given is not None and given.size > 1 and (given.view(f"u{given.itemsize}") == pattern).all():
+        arrays = {**dict(zip(names, inputs, strict=False)), **more}
+        given, rows = arrays.get(name), len(arrays[names[0]])
+        many = given is not None and given.size > 0 and (given.size > 1 or rows > 32)
+        if many and (given.view(f"u{given.itemsize}") == pattern).all():
             first = right[0] if isinstance(right, tuple) else right
             first.view(f"u{first.itemsize}")[...] ^= 1
         return right
@@ -163,6 +171,33 @@ def test_a_kernel_that_is_spoiled_by_another_of_its_rows_is_told():
             right[0, 0] ^= 1
         inside.pop()
         return right
+
+    assert verdict("pack_payload", run).outcome is Outcome.MISMATCH
+
+
+def test_second_calls_that_would_take_long_are_left_out_and_that_is_noted(monkeypatch):
+    calls = []
+
+    def run(packed, scales):
+        calls.append(packed.shape)
+        return refnum.pack_payload(packed, scales)
+
+    assert not verdict("pack_payload", run).left_out
+    often = len(calls)
+    calls.clear()
+    monkeypatch.setattr("refnum.conformance.commands.check.structure.SLOW", 0)
+    tally = verdict("pack_payload", run)
+    assert tally.left_out == ["second calls on structural cases, as one takes more than 50 ms"]
+    assert len(calls) < often and tally.outcome is Outcome.PASS
+
+
+def test_answers_that_are_kept_by_the_ends_of_an_input_are_told():
+    kept = {}
+
+    def run(packed, scales):
+        ends = np.ascontiguousarray(packed).reshape(-1)
+        key = packed.shape, ends[:16].tobytes(), ends[-16:].tobytes(), scales.tobytes()
+        return kept.setdefault(key, refnum.pack_payload(packed, scales)).copy()
 
     assert verdict("pack_payload", run).outcome is Outcome.MISMATCH
 

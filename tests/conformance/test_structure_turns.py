@@ -6,7 +6,7 @@ from structure_tools import engine_of
 
 import refnum
 from refnum.conformance.cases.levels import Outcome
-from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.cases.operation import OPERATIONS, call_golden
 from refnum.conformance.cases.structure.turns import cases_in_turn
 from refnum.conformance.commands.check.journal import IN_TURN, again
 from refnum.conformance.subjects.subject import Subject
@@ -43,6 +43,51 @@ def keeps(key):
 )
 def test_a_plan_that_is_kept_for_another_variant_is_told(key, wrong, dtype):
     assert told("quantize_mxfp4", keeps(key), {"input": dtype}).wrong is wrong
+
+
+@pytest.mark.parametrize("layouts", [{}, {"layout_in": "float32"}, {"layout_in": "packed_ue8m0"}])
+def test_a_plan_that_is_kept_for_another_layout_of_scales_is_told(layouts):
+    """A plain call behind one in each layout, and a call in a layout behind a plain one."""
+    plans = {}
+
+    def run(packed, scales, dtype="float32", layout_in="bytes"):
+        made_for = plans.setdefault((packed.shape, dtype), layout_in)
+        values = refnum.dequantize_mxfp4(packed, scales, dtype, layout_in=layout_in)
+        return values if made_for == layout_in else -values
+
+    assert told("dequantize_mxfp4", run, {"dtype": "float32", **layouts}).wrong
+
+
+@pytest.mark.parametrize("before", ["gemm_float32", "swizzled"])
+def test_a_plan_that_is_kept_for_one_layout_and_taken_in_another_is_told(before):
+    last = ["bytes"]
+
+    def run(packed, scales, dtype="float32", layout_in="bytes"):
+        behind, last[0] = last[0], layout_in
+        values = refnum.dequantize_mxfp4(packed, scales, dtype, layout_in=layout_in)
+        return -values if (behind, layout_in) == (before, "float32") else values
+
+    assert told("dequantize_mxfp4", run, {"dtype": "float32", "layout_in": "float32"}).wrong
+
+
+def test_a_plan_that_is_kept_for_random_bits_without_a_key_is_told():
+    plans = {}
+
+    def run(x, profile="STOCHASTIC", rbits=None, philox=None):
+        made_for = plans.setdefault(x.shape, philox is None)
+        packed, scales = refnum.quantize_mxfp4(x, profile, rbits, philox=philox)
+        return packed ^ np.uint8(made_for != (philox is None)), scales
+
+    params = {"input": "float32", "random": "keyed"}
+    assert told("quantize_mxfp4", run, params, "STOCHASTIC", ("STOCHASTIC",)).wrong
+
+
+def test_a_layout_that_a_kernel_does_not_name_is_not_asked_before():
+    def run(packed, scales, dtype="float32"):
+        return refnum.dequantize_mxfp4(packed, scales, dtype)
+
+    tally = told("dequantize_mxfp4", run, {"dtype": "float32"})
+    assert tally.calls == 1 and not tally.wrong and not tally.unsupported
 
 
 def test_the_call_before_is_not_judged_here():
@@ -87,13 +132,15 @@ def test_a_note_names_the_call_before_or_the_one_behind_it():
     assert (before.params["input"], behind.params["input"]) == ("bfloat16", "float32")
 
 
-@pytest.mark.parametrize("operation", ["quantize_nvfp4", "permute_pad", "decode_e8m0", "matmul_fp8"])
+@pytest.mark.parametrize("operation", ["quantize_nvfp4", "permute_pad", "decode_e8m0", "matmul_fp8", "fp8_to_mxfp4"])
 def test_a_call_and_the_one_before_differ_in_one_thing(operation):
     params = next(OPERATIONS[operation].variants())
     pairs = list(cases_in_turn(operation, "HOPPER", params))
-    assert len(pairs) == sum(len(levels) - 1 for levels in _alone(operation).values())
+    row = OPERATIONS[operation]
+    more = len(row.layouts) * (len(row.stored_as) - 1) + row.profiled * (len(refnum.PROFILES) - 1)
+    assert len(pairs) == more + sum(len(levels) - 1 for levels in _alone(operation).values())
     for other, case in pairs:
-        apart = [name for name in params if other.params[name] != case.params[name]]
+        apart = [name for name in (*params, *row.layouts) if other.params.get(name) != case.params.get(name)]
         assert len(apart) + (other.profile != case.profile) == 1 and "after" in case.label
 
 
@@ -105,8 +152,59 @@ def test_each_pair_has_a_shape_of_its_own():
     assert all(other.inputs["x"].shape == case.inputs["x"].shape for other, case in pairs)
 
 
+def test_a_case_behind_one_without_a_layout_says_so():
+    pairs = list(cases_in_turn("dequantize_mxfp4", "HOPPER", {"dtype": "float32", "layout_in": "swizzled"}))
+    labels = [case.label.rpartition("after ")[2] for _, case in pairs]
+    assert labels[0] == "no layout_in" and "layout_in float32" in labels and "layout_in swizzled" not in labels
+
+
 def _alone(operation):
     """Return the values of each parameter that the first variant may have beside its others."""
     first, *rest = OPERATIONS[operation].variants()
     near = [other for other in rest if sum(first[name] != other[name] for name in first) == 1]
     return {name: {str(one[name]) for one in (first, *near)} for name in first}
+
+
+def keeps_a_layout(key):
+    """Return a kernel that keeps a plan by `key` of a call, made for the layout and the source of random bits of the
+    first."""
+    plans = {}
+
+    def run(x, profile="HOPPER", *, rbits=None, philox=None, layout_out="bytes"):
+        made_for = plans.setdefault(key(x, layout_out, philox), (layout_out, philox is None))
+        packed, scales = refnum.quantize_mxfp4(x, profile, rbits=rbits, philox=philox, layout_out=layout_out)
+        return packed ^ np.uint8(made_for != (layout_out, philox is None)), scales
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [(lambda x, layout, _: x.shape, True), (lambda x, layout, philox: (x.shape, layout, philox is None), False)],
+    ids=["by the shape", "by all"],
+)
+@pytest.mark.parametrize(
+    ("profile", "more"),
+    [
+        ("HOPPER", {"layout_out": "swizzled"}),
+        ("HOPPER", {"layout_out": "float32"}),
+        ("STOCHASTIC", {"random": "keyed"}),
+    ],
+)
+def test_a_plan_that_is_kept_for_another_layout_or_key_is_told(key, wrong, profile, more):
+    params = {"input": "float32", **more}
+    assert told("quantize_mxfp4", keeps_a_layout(key), params, profile, (profile,)).wrong is wrong
+
+
+@pytest.mark.parametrize("operation", [name for name, row in OPERATIONS.items() if row.layouts])
+def test_a_layout_comes_behind_plain_bytes_and_two_other_layouts(operation):
+    row = OPERATIONS[operation]
+    for name in row.layouts:
+        for layout in row.stored_as[1:]:
+            params = {**row.defaults(), name: layout}
+            every = list(cases_in_turn(operation, "HOPPER", params))
+            behind = [other.params.get(name, "plain") for other, _ in every]
+            assert "plain" in behind and layout not in behind and len(behind) == min(3, len(row.stored_as) - 1)
+            for cases in every:
+                for case in cases:
+                    call_golden(case)

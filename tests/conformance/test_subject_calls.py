@@ -6,15 +6,19 @@ import weakref
 import numpy as np
 import pytest
 from call_tools import case
+from ml_dtypes import bfloat16
 
 import refnum
 from refnum.conformance.cases.case import FORM, Case
 from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
-from refnum.conformance.cases.operation import call_golden, golden_like, run_golden
+from refnum.conformance.cases.operation import call_golden, golden_like, plain_like, run_golden
+from refnum.conformance.cases.structure.fields import fields
 from refnum.conformance.subjects.arrays import share_memory, to_library, to_numpy, with_gaps
 from refnum.conformance.subjects.calls.call import NO_ROOM, call, other_data
 from refnum.conformance.subjects.calls.in_turn import replay_in_place
+from refnum.conformance.subjects.calls.parts import call_parts
+from refnum.conformance.subjects.calls.process_state import changed, process_state
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import UnsupportedError
 
@@ -118,6 +122,22 @@ def test_other_data_keeps_shapes_and_changes_every_kind_of_input():
     assert floats.inputs["x"].dtype == np.float32 and not np.array_equal(floats.inputs["x"], case().inputs["x"])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, bfloat16])
+def test_other_data_has_another_maximum_and_the_same_classes_of_numbers(dtype):
+    """What a kernel finds in a whole tensor, in any order, is another number then."""
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(np.float16).smallest_subnormal]
+    x = np.array([*special, *np.linspace(-7, 7, 58)], np.float32).reshape(2, 32).astype(dtype)
+    given = Case("quantize_mxfp4", "HOPPER", {}, {"x": x})
+    before, after = (one.inputs["x"].astype(np.float64).reshape(-1) for one in (given, other_data(given)))
+    assert other_data(other_data(given)).inputs["x"].tobytes() == x.tobytes()
+    for kind in (np.isnan, np.isinf, np.isfinite, np.signbit):
+        assert kind(before[::-1]).tolist() == kind(after).tolist()
+    assert ((before[::-1] == 0) == (after == 0)).all()
+    finite = np.isfinite(before), np.isfinite(after)
+    assert np.abs(before[finite[0]]).max() != np.abs(after[finite[1]]).max()
+    assert np.abs(before[finite[0]]).sum() != np.abs(after[finite[1]]).sum()
+
+
 def test_the_second_call_gets_the_same_storage_with_other_data():
     addresses = []
 
@@ -158,6 +178,7 @@ def test_shared_memory_is_seen_in_every_library():
     torch = pytest.importorskip("torch")
     t = torch.zeros(4)
     assert share_memory(t, t[2:]) and not share_memory(t, t.clone()) and not share_memory(t, x)
+    assert share_memory(t[1:3], t[2:]) and not share_memory(t[:2], t[2:]) and not share_memory(t, t[:0])
 
 
 def test_torch_subjects_are_watched_like_numpy_ones():
@@ -223,6 +244,74 @@ def test_a_result_may_lie_as_a_turned_input_of_its_shape_does(storage, made, fin
     form = {FORM: {"codes.storage": storage}}
     given = Case("decode_e4m3", "HOPPER", {"dtype": "float32", **form}, {"codes": codes})
     assert call(Subject("k", {"decode_e4m3": decode}), given).finding == finding
+
+
+@pytest.mark.parametrize(
+    ("made", "finding"),
+    [
+        (lambda torch, x: x, ""),
+        (lambda torch, x: torch.cat([x, x])[: len(x)], ""),
+        (lambda torch, x: x.t().contiguous().t(), Finding.NOT_CONTIGUOUS),
+        (lambda torch, x: x.repeat_interleave(2, 1)[:, ::2], Finding.NOT_CONTIGUOUS),
+        (lambda torch, x: torch.nn.Parameter(x), Finding.SUBCLASS),
+        (lambda torch, x: x.clone().requires_grad_(), Finding.SUBCLASS),
+    ],
+    ids=["plain", "some rows of a larger one", "turned", "gaps", "a parameter", "of a graph"],
+)
+def test_a_result_of_torch_is_a_plain_contiguous_tensor(made, finding):
+    torch = pytest.importorskip("torch")
+
+    def decode(codes, dtype):
+        return made(torch, torch.from_numpy(refnum.decode_e4m3(codes.numpy(), dtype)))
+
+    codes = np.arange(35, dtype=np.uint8).reshape(7, 5)
+    given = Case("decode_e4m3", "HOPPER", {"dtype": "float32"}, {"codes": codes})
+    assert call(Subject("k", {"decode_e4m3": decode}, arrays="torch"), given).finding == finding
+
+
+def test_buffers_of_torch_that_are_handed_out_in_turn_are_seen():
+    torch = pytest.importorskip("torch")
+    pool = [torch.empty(7, 5) for _ in range(3)]
+
+    def decode(codes, dtype):
+        pool.append(pool.pop(0))
+        return pool[-1].copy_(torch.from_numpy(refnum.decode_e4m3(codes.numpy(), dtype)))
+
+    subject = Subject("k", {"decode_e4m3": decode}, arrays="torch")
+    given = Case("decode_e4m3", "HOPPER", {"dtype": "float32"}, {"codes": np.arange(35, dtype=np.uint8).reshape(7, 5)})
+    assert [call(subject, given).finding for _ in range(4)] == ["", "", "", Finding.HELD]
+
+
+@pytest.mark.parametrize("before", ["a part of many", "by itself"])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("np.random.seed(0)", "NumPy's global random numbers"),
+        ("np.random.rand()", "NumPy's global random numbers"),
+        ("torch.manual_seed(0)", "torch's global random numbers"),
+        ("torch.set_default_dtype(torch.float64)", "torch's default dtype"),
+        ("torch.set_grad_enabled(False)", "whether torch records gradients"),
+        ("torch.set_float32_matmul_precision('medium')", "torch's precision of float32 products"),
+        ("torch.use_deterministic_algorithms(True)", "torch's choice of deterministic algorithms"),
+    ],
+)
+def test_a_call_that_changes_what_other_code_depends_on_is_told_and_undone(change, words, before):
+    torch = pytest.importorskip("torch")
+
+    def decode(codes, dtype):
+        exec(change, {"np": np, "torch": torch})
+        return refnum.decode_e4m3(codes, dtype)
+
+    subject, state = Subject("k", {"decode_e4m3": decode}), process_state()
+    if before == "by itself":
+        given = Case("decode_e4m3", "HOPPER", {"dtype": "float32"}, {"codes": np.arange(35, dtype=np.uint8)})
+        called = call(subject, given)
+    else:
+        field = next(fields("decode_e4m3", "HOPPER", {"dtype": "float32"}, "full"))
+        parts = [part for part in field.parts if "out" not in part.form][:2]
+        called = call_parts(subject, field.case, field.cutting, parts, plain_like(field.case))[1]
+    assert called.finding == Finding.PROCESS_STATE and words in called.words
+    assert not changed(state)
 
 
 def test_arrays_like_the_outputs_are_those_of_the_case_and_keep_no_case_alive():

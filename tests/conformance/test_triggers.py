@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections import Counter
+from random import Random
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,13 +16,14 @@ from typer.testing import CliRunner
 import refnum
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cli import app
-from refnum.conformance.commands.mutate.triggers import base, score
+from refnum.conformance.commands.mutate.triggers import base, score, turns
 from refnum.conformance.commands.mutate.triggers import exam as exams
 from refnum.conformance.commands.mutate.triggers.condition import Condition
 from refnum.conformance.commands.mutate.triggers.draw import drawn, mutants, tells, trigger_of
 from refnum.conformance.commands.mutate.triggers.effects import EFFECTS, INTO_OUT, WHOLE, fits
 from refnum.conformance.commands.mutate.triggers.exam import Exam, judge
 from refnum.conformance.commands.mutate.triggers.kernel import Trigger, kernel
+from refnum.conformance.commands.mutate.triggers.play import UnfitError
 from refnum.conformance.commands.mutate.triggers.values import facing
 from refnum.conformance.commands.mutate.triggers.witness import facts_of, made
 from refnum.errors import ArgumentError
@@ -31,8 +33,6 @@ NEVER = Condition("rows >= t", "rows < 0", lambda call: False, lambda dice: {"ro
 
 
 def play(operation, **wanted):
-    from random import Random
-
     return made(operation, facts_of(operation), wanted, Random(5))
 
 
@@ -76,6 +76,15 @@ def test_every_effect_on_out_tells(effect):
     assert tells("quantize_mxfp4", Trigger((ALWAYS,), effect, 0, "everything"), play("quantize_mxfp4", out="padded"))
 
 
+@pytest.mark.parametrize(("before", "now"), [("bfloat16", "float32"), ("float32", "bfloat16")])
+def test_what_the_last_call_left_may_have_another_dtype(before, now):
+    run = kernel("decode_e4m3", refnum.decode_e4m3, Trigger((ALWAYS,), EFFECTS[4], 0, "everything"))
+    codes = np.arange(3, dtype=np.uint8)
+    run(codes, dtype=before)
+    stale = run(codes, dtype=now)
+    assert stale.dtype == now and stale.tobytes() != refnum.decode_e4m3(codes, dtype=now).tobytes()
+
+
 def test_out_of_another_shape_is_refused():
     run = kernel("dequantize_mxfp4", refnum.dequantize_mxfp4, None)
     given = play("dequantize_mxfp4").arguments
@@ -87,6 +96,55 @@ def test_triggers_of_two_conditions_are_about_two_things():
     for index in range(1, 60, 2):
         one, other = trigger_of("mxfp4_to_fp8", 0, index).conditions
         assert not one.keys & other.keys
+
+
+@pytest.mark.parametrize("operation", ["quantize_mxfp4", "unpermute", "mxfp4_columns", "matmul_bf16", "decode_e4m3"])
+@pytest.mark.parametrize("maker", list(turns.makers()), ids=lambda maker: maker.__name__)
+def test_a_condition_of_calls_in_turn_holds_behind_its_calls_and_not_without_them(operation, maker):
+    facts, met = facts_of(operation), set()
+    for seed in range(24):
+        dice = Random(seed)
+        condition = maker(dice, OPERATIONS[operation], facts)
+        if condition is None or condition.words in met or "at once" in condition.keys:
+            continue
+        if OPERATIONS[operation].routed and "turned" in condition.wants(dice).get("before", ()):
+            continue  # rows are padded, so that no two shapes have as many elements
+        try:
+            asked = made(operation, facts, {"columns": 128, **condition.wants(dice)}, dice)
+        except UnfitError:
+            continue
+        trigger = Trigger((condition,), EFFECTS[5], 0, "everything")
+        met.add(condition.words)
+        assert tells(operation, trigger, asked), condition.words
+        if asked.before:
+            asked.before = []
+            assert not tells(operation, trigger, asked), condition.words
+    assert met or maker is turns.behind_form
+
+
+def test_few_calls_meet_a_count_so_it_is_drawn_with_no_other_condition():
+    drawn_kinds = [{one.kind: one for one in trigger_of("pack_payload", 2, index).conditions} for index in range(800)]
+    pairs = [kinds for kinds in drawn_kinds if len(kinds) == 2]
+    assert any("each n-th call" in kinds for kinds in drawn_kinds) and any(
+        "each of few calls" in kinds for kinds in pairs
+    )
+    assert not any(one.alone for kinds in pairs for one in kinds.values())
+
+
+def test_calls_without_elements_are_not_counted():
+    second = Condition("call n alone", "call 2", lambda call: call.history.calls == 1, lambda dice: {}, alone=True)
+    run = kernel("decode_e4m3", refnum.decode_e4m3, Trigger((second,), EFFECTS[5], 0, "everything"))
+    codes = np.arange(3, dtype=np.uint8)
+    right = refnum.decode_e4m3(codes).tobytes()
+    assert run(codes).tobytes() == right
+    assert run(codes[:0]).size == 0
+    assert run(codes).tobytes() != right and run(codes).tobytes() == right
+
+
+def test_a_call_alone_is_wrong_in_every_element():
+    triggers = [trigger_of("quantize_mxfp4", 3, index) for index in range(0, 800, 2)]
+    alone = [one for one in triggers if one.conditions[0].alone]
+    assert alone and {(one.effect.name, one.region) for one in alone} == {("off by one", "everything")}
 
 
 def test_an_exam_tells_wrong_from_right():

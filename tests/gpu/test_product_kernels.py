@@ -146,6 +146,23 @@ def test_splits(request, host, call):
     assert function(a[:0], b, splits=[0, 0, 0]).shape == (0, 7)
 
 
+@pytest.mark.parametrize("call", ["host", "emulated"])
+@pytest.mark.parametrize("wide", [1, 5])
+def test_the_scale_of_an_experts_only_row_or_column_is_per_tensor(request, host, call, wide):
+    """Each expert's rows are a product of their own (N19.8), and one item is per tensor (N19.5)."""
+    function = host.matmul_fp8 if call == "host" else request.getfixturevalue("emulated")
+    rng = np.random.default_rng(3)
+    a, b = codes(rng, (66, 64), "E4M3"), codes(rng, (4, wide, 64), "E4M3")
+    scales = [rng.uniform(1, 2, shape).astype(np.float32) for shape in ((66, 1), (4, wide, 1))]
+    given = {"a": a, "b": b, "a_scales": scales[0], "b_scales": scales[1], "order": "chain", "splits": [1, 0, 64, 1]}
+    want = bits(matmul_fp8(**given))
+    assert np.array_equal(bits(function(**given)), want)
+    alone = [slice(0, 1), slice(1, 65), slice(65, 66)]
+    each = [matmul_fp8(a[rows], b[expert], scales[0][rows], scales[1][expert], order="chain")
+            for rows, expert in zip(alone, (0, 2, 3), strict=True)]  # fmt: skip
+    assert np.array_equal(bits(np.concatenate(each)), want)
+
+
 @pytest.mark.parametrize("out", [np.float32, "bfloat16"])
 def test_results_go_where_the_caller_says(host, emulated, out):
     rng = np.random.default_rng(1)

@@ -150,7 +150,9 @@ def test_float32_bits_of_exact_values() -> None:
     assert to_float32_bits(Fraction(0), negative=True) == 1 << 31
     assert [to_float32_bits(Fraction(2) ** e) for e in (127, 128, 129)] == [0x7F000000, 0x7F800000, 0x7F800000]
     assert to_float32_bits(-(Fraction(2) ** 128)) == 0xFF800000
+    assert [to_float32_bits(Fraction(2) ** 128 + more) for more in (Fraction(1, 3), 1 << 127)] == [0x7F800000] * 2
     for wrong in (
+        Fraction(2) ** 128 - Fraction(1, 3),
         Fraction(1, 3),
         Fraction(2, 3),
         Fraction(2) ** -150,
@@ -242,6 +244,17 @@ def test_random_bits_by_key_go_on_from_pass_to_pass() -> None:
     want = refnum.quantize_mxfp4(x, "STOCHASTIC", rbits=rbits)
     found = refnum.quantize_mxfp4(x, "STOCHASTIC", philox=key)
     assert all(np.array_equal(one, other) for one, other in zip(want, found, strict=True))
+
+
+def test_every_scale_byte_of_one_element() -> None:
+    """The levels of E2M1 times the scale of each byte, as far as float32 has them; 255 scales nothing (N4)."""
+    for byte in range(255):
+        levels = np.ldexp([0, 0.5, 1, 1.5, 2, 3, 4, 6], byte - 127)[: {253: 6, 254: 4}.get(byte)]
+        assert refnum.encode_e2m1(levels.astype(np.float32), byte).tolist() == list(range(levels.size)), byte
+    assert not refnum.encode_e2m1(np.array([1, -6, np.inf, np.nan, np.finfo(np.float32).max], np.float32), 255).any()
+    for byte in (-1, 256):
+        with pytest.raises(ArgumentError):
+            refnum.encode_e2m1(np.ones(1, np.float32), byte)
 
 
 def test_a_large_array_may_have_an_exponent_each() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import refnum as R
+from refnum.arguments import require_integer
 from refnum.errors import ArgumentError, DtypeError, ProfileError, RefnumError, ScaleError, ShapeError
 
 X = np.ones((4, 128), np.float32)
@@ -213,3 +214,10 @@ def test_flushed_subnormals_are_noticed(monkeypatch):
     monkeypatch.setattr(environment, "flushes_subnormals", lambda: True)
     with pytest.warns(RuntimeWarning, match="flushes float32 subnormals"):
         environment.check_host()
+
+
+def test_an_integer_may_have_no_upper_bound() -> None:
+    assert [require_integer("n", n, 3) for n in (3, 1 << 80, np.int8(4))] == [3, 1 << 80, 4]
+    for below in (2, np.int8(2)):
+        with pytest.raises(ArgumentError, match="of at least 3"):
+            require_integer("n", below, 3)

@@ -86,13 +86,19 @@ def test_random_pairs(name: str, kind: str) -> None:
     assert_equal(ours(a, b), expect(theirs, a, b), a, b)
 
 
+def special_grid(count: int) -> list[np.ndarray]:
+    """Every tuple of zeros, ones, a square that is cancelled to 2**-46, the largest numbers, infinities and NaN."""
+    numbers = [0, 1 << 31, 1, 0x3F800000, 0xBF800000, 0x3F800001, 0xBF800002]
+    numbers += [0x7F000000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000]
+    return [x.reshape(-1) for x in np.meshgrid(*[np.array(numbers, np.uint32)] * count)]
+
+
 @pytest.mark.parametrize(
     ("operation", "count"), [*((ours, 2) for ours, _ in OPERATIONS.values()), (softfloat.multiply_add, 3)]
 )
 def test_a_number_by_itself_and_among_others(operation: Callable[..., np.ndarray], count: int) -> None:
     """Whether a NaN or an infinity is near decides which way is taken."""
-    numbers = [0, 1 << 31, 1, 0x3F800000, 0xBF800000, 0x7F000000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000]
-    grid = [x.reshape(-1) for x in np.meshgrid(*[np.array(numbers, np.uint32)] * count)]
+    grid = special_grid(count)
     among = operation(*grid)
     for place in range(among.size):
         assert operation(*(x[place : place + 1] for x in grid)) == among[place], [hex(x[place]) for x in grid]
@@ -119,8 +125,10 @@ def test_against_exact_rationals(kind: str) -> None:
 
 
 def triples(kind: str, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Operands of a fused product and sum: corners, pairs of a kind beside any addend, or one that nearly cancels."""
+    """Operands of a fused product and sum: specials, corners, pairs beside any addend, or one that nearly cancels."""
     rng = np.random.default_rng(len(kind))
+    if kind == "special":
+        return tuple(special_grid(3))  # type: ignore[return-value]
     if kind == "corners":
         return tuple(rng.choice(corners(), (3, n)))  # type: ignore[return-value]
     a, b = random_pairs("near" if kind == "nearly equal" else kind, n, rng)
@@ -129,7 +137,7 @@ def triples(kind: str, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return a, b, (softfloat.multiply(a, b) ^ np.uint32(1 << 31)) + rng.integers(-3, 4, n).astype(np.uint32)
 
 
-@pytest.mark.parametrize("kind", ["corners", "any", "near", "subnormal", "short", "nearly equal"])
+@pytest.mark.parametrize("kind", ["special", "corners", "any", "near", "subnormal", "short", "nearly equal"])
 def test_fused_products_and_sums_against_exact_rationals(kind: str) -> None:
     operands = triples(kind, 1500)
     got = softfloat.multiply_add(*operands).tolist()

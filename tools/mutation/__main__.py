@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from refnum.conformance.commands.mutate.accepted import accepted
-from refnum.conformance.commands.mutate.command import CORES, Kept, Out, Sample, Seed, Workers, chosen, report
+from refnum.conformance.commands.mutate.command import CORES, File, Kept, Out, Sample, Seed, Workers, chosen, report
 from refnum.conformance.commands.mutate.ledger import Ledger
 from refnum.conformance.commands.mutate.run import run
 from refnum.conformance.commands.options import told
@@ -22,6 +22,7 @@ app = typer.Typer(add_completion=False)
 @told
 def main(
     target: Annotated[str, typer.Argument(help="`model` or `comparator`.")],
+    file: File = "*",
     sample: Sample = None,
     seed: Seed = 0,
     workers: Workers = CORES,
@@ -34,7 +35,7 @@ def main(
     if found is None:
         raise ArgumentError(f"There is no target {target!r}; choose from {', '.join(t.name for t in TARGETS)}.")
     workshop = Modules.open(found, tests)
-    mutants = chosen(workshop.mutants(), sample, seed, target)
+    mutants = chosen(workshop.mutants(), sample, seed, target, file=file)
     verdicts = list(run(workshop, mutants, workers, Ledger(ledger) if ledger else None))
     report(target, accepted(verdicts, reasons(), workshop.texts), out)
 

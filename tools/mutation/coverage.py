@@ -2,8 +2,8 @@
 
 All is run once, unchanged, under a trace. A mutant is then asked only what runs its statement: nothing else can see
 it. A table that is made once and kept is no exception: its lines count for all that read it, not only for what asked
-first. What runs at import concerns everything. A test counts if it passes, by itself and in time. What a test runs in
-another process is not seen.
+first. What runs at import concerns everything. A test counts if it passes, by itself, in time and
+in the memory that a mutant may take. What a test runs in another process is not seen.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandl
 LONGEST, IN_ALL = 4, 60
 """CPU seconds, under the trace, of a test that is worth asking, and of all tests that one mutant is asked."""
 PARTS, RECORDING = 8, 120
-"""Processes that share the tests of a file, and the CPU seconds that recording may take."""
+"""Processes that share the tests of a file, at most, and the CPU seconds that each may record."""
+MEMORY = 4 << 30
+"""Bytes that a process may take beside the questions, while it records and while it judges."""
 
 
 @dataclass
@@ -80,8 +82,8 @@ def statement(text: str, line: int) -> range:
 class _Plugin:
     """Of pytest: runs one part of the tests of a file and notes the lines of each, those of shared fixtures too."""
 
-    def __init__(self, recorder: Recorder, part: int) -> None:
-        self.recorder, self.part = recorder, part
+    def __init__(self, recorder: Recorder, part: int, parts: int) -> None:
+        self.recorder, self.part, self.parts = recorder, part, parts
         self.collected: set[tuple[str, int]] = set()
         self.fixtures: dict[Any, set[tuple[str, int]]] = {}
         self.lines: dict[str, Lines] = {}
@@ -103,7 +105,7 @@ class _Plugin:
                 return report
 
             def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-                items[:] = items[plugin.part :: PARTS]
+                items[:] = items[plugin.part :: plugin.parts]
 
             @pytest.hookimpl(wrapper=True)
             def pytest_fixture_setup(self, fixturedef: Any) -> Any:
@@ -159,25 +161,25 @@ Questions = Callable[[Recorder], Iterator[Lines]]
 _asking: list[tuple[tuple[str, ...], Questions]] = []
 
 
-def _record_tests(job: tuple[tuple[str, ...], str, int]) -> Recorded:
-    found = call_forked(lambda: {"tests": _recorded_here(*job)}, RECORDING)
+def _record_tests(job: tuple[tuple[str, ...], str, int, int]) -> Recorded:
+    found = call_forked(lambda: {"tests": _recorded_here(*job)}, RECORDING * PARTS // job[-1], MEMORY)
     return dict(found.get("tests", {}))
 
 
-def _recorded_here(files: tuple[str, ...], test: str, part: int) -> Recorded:
+def _recorded_here(files: tuple[str, ...], test: str, part: int, parts: int) -> Recorded:
     import pytest
 
     os.chdir(ROOT)
     recorder = Recorder(files)
     recorder.imported(map(module_of, files))
-    plugin = _Plugin(recorder, part)
+    plugin = _Plugin(recorder, part, parts)
     with silent():
         pytest.main([*PYTEST, test], plugins=[plugin.hooks()])
     return {name: (plugin.seconds[name], lines) for name, lines in plugin.lines.items() if plugin.passed.get(name)}
 
 
 def _record_questions() -> Mapping[str, Any]:
-    return dict(call_forked(_asked_here, RECORDING))
+    return dict(call_forked(_asked_here, RECORDING, MEMORY))
 
 
 def _asked_here() -> Mapping[str, Any]:
@@ -190,11 +192,11 @@ def _asked_here() -> Mapping[str, Any]:
 
 def record(files: tuple[str, ...], questions: Questions, tests: Sequence[str], workers: int) -> Coverage:
     """Run everything once. questions: in a process of its own, yields the lines of each question in turn."""
-    coverage = Coverage()
+    coverage, parts = Coverage(), min(PARTS, workers)
     _asking[:] = [(files, questions)]
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         asking = pool.submit(_record_questions)
-        waiting = pool.map(_record_tests, [(files, test, part) for part in range(PARTS) for test in tests])
+        waiting = pool.map(_record_tests, [(files, test, part, parts) for part in range(parts) for test in tests])
         asked = asking.result()
         coverage.imported, coverage.asked = asked["imported"], len(asked["lines"])
         for number, lines in enumerate(asked["lines"]):

@@ -31,7 +31,7 @@ from refnum.conformance.commands.mutate.ledger import digest_of
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.verdict import KILLED, REFUSED
 from refnum.conformance.commands.mutate.workshop import Copy, Known, Workshop
-from tools.mutation.coverage import PYTEST, Coverage, record, silent
+from tools.mutation.coverage import MEMORY, PYTEST, Coverage, record, silent
 from tools.mutation.line_trace import ROOT, Lines, Recorder, forget, loaded_from, module_of
 from tools.mutation.python_operators import mutants_of
 from tools.mutation.python_targets import Target
@@ -149,6 +149,7 @@ class Modules(Workshop):
     tested: bool = False
     coverage: Coverage = field(default_factory=Coverage)
     SECONDS = 150
+    MEMORY = MEMORY
 
     @classmethod
     def open(cls, target: Target, tested: bool = False) -> Self:

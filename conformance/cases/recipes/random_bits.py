@@ -17,6 +17,9 @@ Array = Any
 OFFSETS = (0, 32, (1 << 32) - 32, ((1 << 33) - 1) * 32)
 """Offsets of keyed random bits: a key's first element, and where its counter carries; beside them `last_offset`."""
 
+ORDINARY = 4
+"""Of so many keys one is small in every word."""
+
 STREAM = 1 << 16
 """Philox stream of the random bits of stochastic rounding, far from the streams of the inputs."""
 
@@ -38,17 +41,31 @@ def with_random_bits(
 
 
 def by_key(case: Case, seed: int) -> Case:
-    """Return a case of a variant with keyed random bits, with a Philox key in place of `rbits` (N13.5).
-
-    The keys differ in every word, and their offsets lie at both ends and at the carries of the counter.
-    """
+    """Return a case of a variant with keyed random bits, with a Philox key in place of `rbits` (N13.5)."""
     if case.params.get("random") != "keyed":
         return case
-    mixed = (seed + 1) * 0x9E3779B97F4A7C15
-    offsets = (*OFFSETS, last_offset(refnum.get_profile(case.profile).random_bits))
-    key = [mixed & (1 << 64) - 1, mixed >> 7 & (1 << 32) - 1, mixed >> 19 & (1 << 32) - 1, offsets[seed % len(offsets)]]
+    key = key_of(seed, refnum.get_profile(case.profile).random_bits)
     inputs = {name: array for name, array in case.inputs.items() if name != "rbits"}
     return replace(case, inputs=inputs, params={**case.params, "philox": key})
+
+
+def key_of(seed: int, bits: int) -> list[int]:
+    """Return a Philox key for random bits of a width: seed, stream, step and offset.
+
+    Most differ in every word, and their offsets lie at both ends and at the carries of the counter; one of `ORDINARY`
+    is as training has them: a small seed, often 0, the first stream, one of the first steps, an offset amid a tensor.
+    """
+    if seed % ORDINARY == ORDINARY - 1:
+        number = seed // ORDINARY
+        return [number % 1000 if number % 3 else 0, 0, number % 4, 96 * (number % 1000)]
+    mixed = (seed + 1) * 0x9E3779B97F4A7C15
+    offsets = (*OFFSETS, last_offset(bits))
+    return [
+        mixed & (1 << 64) - 1,
+        mixed >> 7 & (1 << 32) - 1,
+        mixed >> 19 & (1 << 32) - 1,
+        offsets[seed % len(offsets)],
+    ]
 
 
 def last_offset(bits: int) -> int:

@@ -12,22 +12,23 @@ import numpy as np
 from refnum.arrays import TILE, pack_nibbles, unpack_nibbles
 from refnum.codec import decode_table
 from refnum.formats import E2M1, E4M3, get_format
+from refnum.nvfp4 import NVFP4_BLOCK
 from refnum.tiles import tile_count
 
 from ..case import FORM, Case
 from ..draw.bits import as_float
 from ..draw.factors import factors, positive
 from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
-from ..entry import WORDS
+from ..entry import UNNAMED_PARAMS, WORDS
 from ..operation import OPERATIONS
 from ..recipes.inputs import TOPS
-from ..recipes.random_bits import by_key, with_random_bits
+from ..recipes.random_bits import by_key, key_of, with_random_bits
 from . import grouped, values
 from .covering import Level, Row, shape_of
 from .factors import CASTS, GROUPED, PRODUCTS, RAGGED, ROUTED
 from .near_ties import near_ties
 from .ragged import drawn, row_map, splits
-from .special import planted
+from .special import planted, planted_terms
 from .uniform import uniform
 
 PLAIN_LEVELS: Mapping[str, tuple[Level, ...]] = {
@@ -37,8 +38,12 @@ PLAIN_LEVELS: Mapping[str, tuple[Level, ...]] = {
 """The end of a factor of form -> levels at which a call is made in the plain form."""
 LARGEST = np.float32(16)
 """Magnitude about which the maximum of a tensor lies where it is given: that of the largest elements."""
+LARGER = 4096
+"""Magnitude that no other element has, of a tensor whose largest element stands alone."""
 NUMBERS = ("scale_byte", "signs", "n0", "k", "cap")
 """Arguments that are numbers, and levels of a row."""
+RANDOM_BITS = 8
+"""Random bits of an element where no profile says how many."""
 MOST_BESIDE = 1 << 15
 """Elements of the first operand of a product up to which the other one has up to 16 rows; 5 beside larger ones."""
 SHORT_KEY = 5
@@ -49,6 +54,11 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     """Return the case of a row of levels; the same row and seed give the same case."""
     more: dict[str, Any]
     more = {name: int(row[name]) for name in NUMBERS if name in row}
+    more |= {name: row[name] for name in UNNAMED_PARAMS if name in row}
+    if "alpha" in row:
+        more["alpha"] = [int(part) for part in str(row["alpha"]).split("/")]
+    if "group" in row and "group" in params:
+        more["group"] = int(row["group"])
     if "near ties" in row:
         inputs = near_ties(str(params["to"]))
     elif operation in CASTS:
@@ -61,10 +71,13 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
         inputs, more = grouped.inputs(operation, params, row, seed)
     else:
         inputs = _matrix(operation, params, row, seed)
+    inputs, more = _drawn_words(operation, {**params, **row}, inputs, more, seed)
     form = form_of(row)
     if not holds(inputs.get("row_map"), str(form.get("row_map.dtype", "int32"))):
         del form["row_map.dtype"]
-    if (row.get("classes") == "special" or "uniform" in row) and operation not in PRODUCTS:
+    if operation in PRODUCTS:
+        inputs = planted_terms(params, inputs, seed) if row.get("classes") == "special" else inputs
+    elif row.get("classes") == "special" or "uniform" in row:
         inputs = planted(operation, params, inputs, seed)
     inputs = with_random_bits(operation, profile, inputs, seed)
     if "uniform" in row:
@@ -77,6 +90,20 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     if seed % SHORT_KEY == 1 and "philox" in case.params:
         case = case.with_inputs({}, {"philox": case.params["philox"][:3]})
     return case
+
+
+def _drawn_words(
+    operation: str, levels: Mapping[str, Any], inputs: dict[str, np.ndarray], more: dict[str, Any], seed: int
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return inputs and parameters with the random bits that levels give: a byte for each code, or a Philox key."""
+    if levels.get("philox") == "given":
+        return inputs, {**more, "philox": key_of(seed, RANDOM_BITS)}
+    if levels.get("rbits") != "given":
+        return inputs, more
+    rows, columns = inputs["x"].shape
+    if operation.startswith("hadamard") and levels["axis"] == 0:  # codes are those of the transpose
+        rows, columns = columns, -(-rows // NVFP4_BLOCK) * NVFP4_BLOCK
+    return {**inputs, "rbits": (values.noise(rows, columns, seed + 5) >> np.uint32(24)).astype(np.uint8)}, more
 
 
 def holds(row_map: np.ndarray | None, dtype: str) -> bool:
@@ -119,23 +146,36 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     if names[0] == "x":
         block = tuple(params.get("tile", (1, 32)))
         x = values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))
+        if "largest" in row:
+            place = {"first": 0, "last": -1, "end of the first row": shape[1] - 1, "begin of the last row": -shape[1]}
+            x.reshape(-1)[place[str(row["largest"])]] = x.dtype.type(-LARGER if seed % 2 else LARGER)
         words = {name: WORDS[name] for name in names if name in WORDS}
         drawn = {name: values.noise(*shape, seed + len(name)) >> np.uint32(32 - words[name]) for name in words}
         given = row.get("tensor_amax") == "given"
         maximum = {"tensor_amax": LARGEST * np.abs(values.vector(1, seed))} if given else {}
-        maximum |= {"maxval": TOPS[seed % len(TOPS), None]} if "maxval" in names else {}
+        if "maxval" in names:
+            each = shape[0] if row.get("maxval") == "of rows" else 1
+            maximum["maxval"] = np.resize(np.roll(TOPS, -seed), each)
         return {"x": x, **drawn, **maximum}
     if "factors" in names:
         fp32 = values.FORMATS["float32"]
-        step = {name: values.floats(fp32, shape, seed + place, (1, 32)) for place, name in enumerate(names[:4])}
+        axes = "form of the array" in row
+        wide = (1, int(row["elements"])) if axes else shape
+        step = {name: values.floats(fp32, wide, seed + place, (1, 32)) for place, name in enumerate(names[:4])}
+        if axes:
+            side = _cast_shape(str(row["form of the array"]), wide[1])
+            step = {name: np.resize(array, side) for name, array in step.items()}
         return {**step, "v": positive(step["v"]), "factors": factors(operation, seed)}
     if operation == "osci_reset":
         return _weights(params, shape, seed)
     if OPERATIONS[operation].family == "oscillation":
         return _oscillation(names, params, shape, seed)
     if names == ("w", "ema"):
-        kind = values.FORMATS[params["input"]]
-        return {name: values.floats(kind, shape, seed + place, (1, 32)) for place, name in enumerate(names)}
+        kinds = {"w": params["input"], "ema": str(row.get("average", params["input"]))}
+        return {
+            name: values.floats(values.FORMATS[kinds[name]], shape, seed + place, (1, 32))
+            for place, name in enumerate(names)
+        }
     if "gate" in names:
         return _swiglu(names, row, shape, seed)
     if names == ("a", "b"):
@@ -177,11 +217,12 @@ def _weights(params: Mapping[str, Any], shape: tuple[int, int], seed: int) -> di
 
 def _float_scales(shape: tuple[int, int], row: Row, seed: int) -> dict[str, np.ndarray]:
     """Return codes of four bits with float32 scales of groups of 32 and, where they are given, zero points."""
-    grid = shape[0], shape[1] // 32
-    scales = values.vector(grid[0] * grid[1], seed).reshape(grid)
+    group = row.get("group", 32)
+    grid = (1,) if group == "none" else (shape[0], shape[1] // int(group))
+    scales = values.vector(math.prod(grid), seed).reshape(grid)
     found = {"codes": values.nibbles(shape, seed), "scales": scales}
     if row.get("zeros", "given") == "given":
-        whole = values.nibbles(grid, seed + 1)
+        whole = values.nibbles((1, math.prod(grid)), seed + 1).reshape(grid)
         found["zeros"] = whole if seed % 3 else whole.astype(np.float32) - np.float32(4)
     return found
 
@@ -206,9 +247,10 @@ def _factors(
     for place, (name, side) in enumerate((("a", shape[0]), ("b", wide))):
         inputs[name] = values.finite_fp8(str(params[f"{name}_format"]), (side, k), seed + place)
         scales = values.scale_bytes(np.arange(side), np.arange(tile_count(k)), seed + place, 120)
-        if row.get(f"{name}_scales") == "absent":
+        kind = str(row.get(f"scales of {name}", kinds[(seed + 2 * place) % len(kinds)]))
+        if kind == "none" or row.get(f"{name}_scales") == "absent":
             continue
-        inputs[f"{name}_scales"] = scales_of_kind(scales, kinds[(seed + 2 * place) % len(kinds)]).copy()
+        inputs[f"{name}_scales"] = values.scales_as(scales_of_kind(scales, kind).copy(), name, row, seed)
     return inputs
 
 
@@ -274,6 +316,10 @@ def _ragged(operation: str, row: Row, seed: int) -> tuple[dict[str, np.ndarray],
 
 def _counts(operation: str, row: Row, seed: int) -> list[int]:
     even = OPERATIONS[operation].even_rows
+    if row.get("taken") == "every expert":
+        return [int(row["tokens"])] * int(row["experts"])
+    if row.get("taken") == "shuffled":
+        return drawn(f"experts {row['experts']}", int(row["tokens"]), 1, 1, seed, even)
     if "drawn" in row and "form shape" not in row:
         align = int(row.get("align", 32)) if operation in ROUTED else 1
         return drawn(str(row["drawn"]), int(row["drawn rows"]), int(row["columns"]), align, seed, even)

@@ -14,14 +14,15 @@ from typing import Any
 from . import grouped
 from .covering import Row, Table
 from .factors import CAST_SHAPES, CASTS, GROUPED, ROUTED
+from .fields import DATA
 from .mixed import columns_of, drawn_shape, form, mixed_rows, sized
-from .plan import DEAR, base_row, tables, within
+from .plan import DEAR, base_row, tables, uniform_levels, within
 
 CALLS = ("once", "twice", "after a refusal", "at once", "once", "probed")
 """How often a case is called: once, once more, after a call that must be refused, from two threads, in every way."""
-COMBINED, LARGE, STACKED = 3, 12, 4
-"""Of so many rows one has levels of the tables together, one has more elements than the others, and one is a product of
-experts where an operation has such products."""
+COMBINED, LARGE, STACKED, UNIFORM = 3, 12, 4, 12
+"""Of so many rows one has levels of the tables together, one has more elements than the others, one is a product of
+experts where an operation has such products, and one has an input that is one element all over."""
 TALL, WIDE = (1 << 12, 70_000), (1 << 14, 1 << 17)
 """The least and the most rows, or columns, of a row that is large in one of them."""
 TRIES = 30
@@ -37,15 +38,27 @@ def campaign_rows(
     forms, outs, shapes = tables(operation, profile, params)
     dice = Random(f"campaign {operation} {salt}")
     found = mixed_rows(operation, f"campaign {salt}", count, forms, outs, shapes)
-    most = max(1 << 12, largest // DEAR.get(operation, 1))
+    most, uniforms = max(1 << 12, largest // DEAR.get(operation, 1)), uniform_levels(operation, profile, params)
     for number in range(count):
         if operation in GROUPED and number % STACKED == 1:
             found[number] = grouped.campaign_row(operation, params, dice)
             continue
-        drawn = _drawn(operation, str(params.get("dtype")), shapes, number, most, dice)
+        if number % UNIFORM == UNIFORM - 2:
+            drawn = _uniform(operation, shapes, uniforms, number, dice)
+        else:
+            drawn = _drawn(operation, str(params.get("dtype")), shapes, number, most, dice)
         if drawn:
             found[number] = {**drawn, **form(drawn, {**forms, **(outs if dice.random() < 0.5 else {})}, dice)}
-    return [{**row, "calls": dice.choice(CALLS)} for row in found]
+    numbers = DATA.get(operation, {})
+    return [{**row, **_numbers(numbers, dice), "calls": dice.choice(CALLS)} for row in found]
+
+
+def _numbers(numbers: Mapping[str, tuple[int, ...]], dice: Random) -> Row:
+    """Return an argument that is not the default, one time in four."""
+    if not numbers or dice.random() > 1 / 4:
+        return {}
+    name = dice.choice(list(numbers))
+    return {name: dice.choice(numbers[name])}
 
 
 def _drawn(operation: str, dtype: str, shapes: Table, number: int, largest: int, dice: Random) -> Row:
@@ -55,6 +68,16 @@ def _drawn(operation: str, dtype: str, shapes: Table, number: int, largest: int,
         axes = CAST_SHAPES[: -1 if dtype == "bfloat16" else None]
         shapes = {**shapes, "form of the array": axes}
     return _combined(operation, shapes, largest, dice) if number % COMBINED == 0 else {}
+
+
+def _uniform(operation: str, shapes: Table, uniforms: list[str], number: int, dice: Random) -> Row:
+    """Return a shape with every optional input, of which one input is one element all over."""
+    row = drawn_shape(operation, shapes, number, 1 << dice.randint(7, 13), dice)
+    return {
+        **row,
+        **{name: "given" for name, level in row.items() if level == "absent"},
+        "uniform": dice.choice(uniforms),
+    }
 
 
 def _combined(operation: str, shapes: Table, largest: int, dice: Random) -> Row:

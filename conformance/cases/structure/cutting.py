@@ -138,17 +138,20 @@ def step_of(operation: str) -> int:
     return TILE if operation in RAGGED else 1 if operation in LOOSE else 32
 
 
-def cutting(operation: str, profile: str, params: Mapping[str, Any]) -> Cutting:
-    """Return how a variant is cut, as its operation on plain scales is; `UNCUT` where parts have other answers."""
+def cutting(operation: str, profile: str, params: Mapping[str, Any], levels: Row | None = None) -> Cutting:
+    """Return how a variant is cut, as its operation on plain scales is; `UNCUT` where parts have other answers.
+
+    levels: of all its fields, such as random bits that are given.
+    """
     given = {name: value for name, value in params.items() if name not in (IN, OUT)}
-    return _cutting(operation, profile, json.dumps(plain(given)))
+    return _cutting(operation, profile, json.dumps(plain(given)), tuple((levels or {}).items()))
 
 
 @functools.lru_cache(maxsize=64)
-def _cutting(operation: str, profile: str, params: str) -> Cutting:
+def _cutting(operation: str, profile: str, params: str, levels: tuple[tuple[str, Level], ...]) -> Cutting:
     given, along = json.loads(params), operation in RAGGED or operation in ROUTED
     row: Row = {name: "given" for name in GIVEN if name in OPERATIONS[operation].optional}
-    row |= {"classes": "special"}
+    row |= {"classes": "special", **dict(levels)}
     row |= TWO_EXPERTS if along else {}
     step, most = step_of(operation), columns_of(operation, NARROW)
     more = columns_of(operation, NARROW + step)

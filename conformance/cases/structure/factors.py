@@ -35,8 +35,8 @@ EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385
             (33, 8224), (130, 4160), (257, 2880), (1025, 2080))  # fmt: skip
 """Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both."""
 LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073))
-MANY = ((1025, 1024), (3, 400_003), (600_001, 2))
-"""Rows and columns of a scalar cast of more than 2^20 elements."""
+MANY = ((1025, 1024), (3, 700_003), (600_001, 2))
+"""Rows and columns of a scalar cast of more than 2^20 elements, and of more than 2^21."""
 MILLION = (1040, 1024)
 """Rows and columns of more than 2^20 elements, of the operations whose other cases are smaller."""
 HUGE = ((131073, 64), (262145, 32), (1, 1 << 20), (3, 2097184), (2048, 7168), (4097, 4128))

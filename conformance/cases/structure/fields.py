@@ -19,6 +19,7 @@ from ..case import Case
 from ..layouts import IN
 from ..layouts import OUT as OUT_LAYOUT
 from ..operation import OPERATIONS
+from . import further
 from .build import build, form_of, holds
 from .covering import Level, Row, Table
 from .cutting import COLUMNS, GIVEN, ROWS, UNCUT, WHOLE, Cutting, Field, Part, cutting, step_of
@@ -51,6 +52,10 @@ MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
 many one is asked briefly."""
 MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
+RANDOM_STEP = 4
+"""Of so many brief pairs one is asked with random bits of each kind."""
+OWN_ROWS, BESIDE, FEW_BESIDE = 24, 1 << 13, 6
+"""Numbers of rows beside levels that no table has, elements of their largest part, and rows beside many columns."""
 ORDINARY, LARGE = 3, 1 << 14
 """Of how many numbers one stands amid ordinary elements alone; and elements beyond which none does."""
 DATA: Mapping[str, Mapping[str, tuple[int, ...]]] = {
@@ -108,8 +113,14 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     yield from _apart(maker, numbers, {})
     if operation in ROUTED or operation in RAGGED:
         yield from _spread(maker, amount, dice)
+    yield from _beside_rows(maker, "brief" if special else amount, dice)
     if amount == "brief" or special:
         return
+    for name in further.random_inputs(operation):
+        cut = cutting(operation, maker.profile, maker.params, {name: "given"})
+        found = brief_pairs(operation, dice, False)
+        kept = Pairs(dict(dice.sample(sorted(found.items()), len(found) // RANDOM_STEP)))
+        yield from _apart(replace(maker, cutting=cut), kept, {name: "given"})
     for name, values in DATA.get(operation, {}).items():
         for value in values:
             yield from _apart(maker, brief_pairs(operation, dice, False), {name: value})
@@ -139,6 +150,18 @@ def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row
     for place, (key, members) in enumerate(sorted(groups.items())):
         levels = {name: shape[name][(key[-1] + at * (place // 4)) % len(shape[name])] for at, name in enumerate(two)}
         yield maker, {**levels, "classes": CLASSES[key[-2]], **more}, members
+
+
+def _beside_rows(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Row, Members]]:
+    """Yield fields of levels that no table has: many rows beside each, briefly beside one in six."""
+    every = further.beside_rows(maker.operation, maker.params) if maker.cutting.axis == ROWS else ()
+    for place, levels in enumerate(every):
+        if amount == "brief" and (place + len(maker.profile)) % BRIEF_SPECIAL:
+            continue
+        wide = int(levels.get("columns", 160))
+        tall = [rows for rows in tall_numbers() if rows * wide <= max(BESIDE, FEW_BESIDE * wide)]
+        members = [(rows, 1, 1) for rows in sorted(dice.sample(tall, min(OWN_ROWS, len(tall))))]
+        yield maker, {**levels, "classes": CLASSES[place % 3 > 0]}, members
 
 
 def _share(maker: Maker) -> float:

@@ -130,6 +130,8 @@ def counts_of(row: Row, seed: int) -> list[int]:
     if "form shape" in row:
         whole = shape_of(row)[0]
         return [whole // 3, 0, whole - whole // 3]
+    if "rows of each" in row:
+        return [int(row["rows of each"])] * (int(row["experts"]) - 1) + [0]
     if "drawn" in row:
         return drawn(str(row["drawn"]), int(row["drawn rows"]), ROOM, 1, seed, even=False)
     return splits(row, even=False) or []
@@ -156,8 +158,9 @@ def inputs(
         scales = values.scale_bytes(line, np.arange(tile_count(k)), seed + place, 120)
         kind = str(row[f"scales of {name}"])
         if name == "a" or kind == "tensor":
-            found[f"{name}_scales"] = scales_of_kind(scales, kind).copy()
+            found[f"{name}_scales"] = values.scales_as(scales_of_kind(scales, kind).copy(), name, row, seed)
         else:
             each = scales.reshape(*stacked, tile_count(k))
-            found["b_scales"] = np.stack([scales_of_kind(one, kind) for one in each])
+            stack = np.stack([scales_of_kind(one, kind) for one in each])
+            found["b_scales"] = values.scales_as(stack, name, row, seed)
     return {**found, "b": found["b"].reshape(*stacked, k)}, {"splits": counts}

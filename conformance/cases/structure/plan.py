@@ -15,7 +15,7 @@ import refnum
 from ..case import Case, plain
 from ..layouts import IN, OUT
 from ..operation import OPERATIONS
-from . import factors, grouped
+from . import factors, further, grouped
 from .build import build
 from .covering import Fits, Level, Row, Table, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
@@ -111,15 +111,21 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
         rows = list(_layout_rows(operation, IN in layouts, tuple(params.get("tile", (1, 128)))))
         if not whole:
             return rows[::LAYOUT_BRIEF] + _mixed(operation, profile, params, MIXED["layout brief"])
-        return rows[::LAYOUT_STEP] + _mixed(operation, profile, params, MIXED["layout"])
+        apart = [{**base_beside(operation, params), **row} for row in further.of_layouts(operation, params)]
+        return rows[::LAYOUT_STEP] + _mixed(operation, profile, params, MIXED["layout"]) + apart
     chosen, experts = list(_shape_rows(operation, amount)), grouped.rows(operation, params, amount)
     uniform = [] if amount == "smoke" else _uniform_rows(operation, profile, params)
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
+    base = base_beside(operation, params)
+    others = [] if amount == "smoke" else [{**base, **row} for row in further.rows(operation, params)]
     if amount == "brief":
-        of_all = (chosen, uniform, experts)
-        shared, uniform, experts = (shared_rows(operation, profile, params, rows) for rows in of_all)
-        return shared + _mixed(operation, profile, params, _brief(operation, profile, params)) + uniform + experts
+        chosen = [{name: level for name, level in row.items() if name not in params} for row in chosen]
+        of_all = (chosen, uniform, experts, others)
+        shared, *rest = (shared_rows(operation, profile, params, rows) for rows in of_all)
+        shared += _mixed(operation, profile, params, _brief(operation, profile, params))
+        large = [{**base, **row} for row in further.large_rows(operation, profile, params)]
+        return shared + list(itertools.chain(*rest, large))
     if "random" in params and whole:
         return chosen[::KEYED_STEP] + _mixed(operation, profile, params, MIXED["keyed"]) + uniform[::KEYED_STEP]
     if whole:
@@ -130,7 +136,7 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
             chosen = [_with_scale(row, place) for place, row in enumerate(chosen)]
         chosen += _order_rows(operation)
         chosen += _model_rows(operation)
-    return chosen + uniform + experts
+    return chosen + uniform + experts + others
 
 
 def _with_scale(row: Row, place: int) -> Row:
@@ -194,11 +200,20 @@ def base_row(operation: str) -> Row:
     return {**first, **{name: level for name, level in ordinary.items() if name in first}}
 
 
+def base_beside(operation: str, params: Mapping[str, Any]) -> Row:
+    """Return the ordinary levels of the factors that no parameter of a variant is."""
+    return {name: level for name, level in base_row(operation).items() if name not in params}
+
+
 def _uniform_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
     """Return ordinary shapes of which one input is one element all over, beside special elements of the others."""
-    base = base_row(operation)
-    inputs = build(operation, profile, params, base, 0).inputs
-    return [{**base, "uniform": level} for level in levels(operation, params, inputs)]
+    base = base_beside(operation, params)
+    return [{**base, "uniform": level} for level in uniform_levels(operation, profile, params)]
+
+
+def uniform_levels(operation: str, profile: str, params: Mapping[str, Any]) -> list[str]:
+    """Return the name of each input and of each element that it may be all over."""
+    return levels(operation, params, build(operation, profile, params, base_beside(operation, params), 0).inputs)
 
 
 def within(operation: str, most: int, least_sides: int = factors.SINGLE) -> Fits:
@@ -256,8 +271,9 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
     shapes += (factors.MILLION,) if most < math.prod(factors.MILLION) else ()
     shapes += factors.LOOSE_EXTREMES if operation in factors.UNBLOCKED | {"swiglu_backward"} else ()
     shapes += factors.HUGE if amount == "exhaustive" else ()
+    apart = {"tensor_amax": "absent", "largest": "last"} if "tensor_amax" in OPERATIONS[operation].optional else {}
     for rows, columns in shapes:
-        yield {"rows": rows, "columns": columns}
+        yield {"rows": rows, "columns": columns, **(apart if (rows, columns) == factors.MILLION else {})}
 
 
 def _order_rows(operation: str) -> Iterator[Row]:

@@ -136,3 +136,25 @@ def _table(fmt: Format, kept: int) -> np.ndarray:
     if fmt.kind == "integer":
         return np.stack([magnitudes, -magnitudes.astype(np.int64) & (1 << fmt.bits) - 1], axis=-1).astype(np.uint32)
     return np.stack([magnitudes, magnitudes | np.uint32(fmt.sign_mask)], axis=-1)
+
+
+def planted_terms(params: Mapping[str, Any], inputs: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """Return operands of a product with rows of zeros, and rows with one special term each, which decides a whole row.
+
+    The term stands anywhere, half of them in the last part of the terms; rows of ordinary terms are left beside them.
+    """
+    found = dict(inputs)
+    for place, name in enumerate(("a", "b")):
+        array = inputs[name]
+        fmt = values.FORMATS["bfloat16"] if array.dtype.kind != "u" else get_format(str(params[f"{name}_format"]))
+        bits = float_bits(array).copy().reshape(-1, array.shape[-1])
+        rows, terms = bits.shape
+        dice = values.noise(1, rows, seed + 12 + place)[0]
+        bits[dice % np.uint32(11) == 5] = 0
+        struck = np.flatnonzero(dice % np.uint32(7) == 2 * place)
+        dice, tail = dice[struck] >> np.uint32(3), min(terms, 1 + (terms - 1) % 32)
+        column = np.where(dice & 1, terms - 1 - dice % np.uint32(tail), dice % np.uint32(terms))
+        table = _table(fmt, 3).reshape(-1)
+        bits[struck, column] = table[(dice >> np.uint32(9)) % np.uint32(table.size)].astype(bits.dtype)
+        found[name] = bits.reshape(array.shape).view(array.dtype)
+    return found

@@ -1,7 +1,8 @@
 """A variant right behind another one: a kernel that keeps a plan, or compiled code, must not take another variant's.
 
-The other variant differs in one parameter, or in the profile. Each pair of calls has a shape of its own, which the
-other variant meets first.
+The other variant differs in one parameter, in the profile, or in a layout of scales; one with layouts or a key of
+random bits is asked right behind the same without, and behind the same in other layouts. Each pair of calls has a shape
+of its own, which the other variant meets first.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from typing import Any
 import refnum
 
 from ..case import Case
+from ..layouts import IN, OUT, PLAIN
 from ..operation import OPERATIONS
 from .build import build
-from .plan import base_row
+from .plan import base_beside
 
+SPECIAL = frozenset({IN, OUT, "random"})
+"""Parameters that only some variants have."""
 FIRST, STEP = 35, 2
 """Rows, or elements, of the first pair of calls, and by how many those of the next have more."""
 
@@ -23,13 +27,22 @@ FIRST, STEP = 35, 2
 def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[tuple[Case, Case]]:
     """Yield pairs of cases of a shape: of another variant, then of this one; always the same."""
     row = OPERATIONS[operation]
-    base = {name: level for name, level in base_row(operation).items() if name not in params}
+    base = base_beside(operation, params)
     tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
     others: list[tuple[str, Mapping[str, Any]]] = [
         (profile, other) for other in row.variants() if sum(params[name] != other[name] for name in other) == 1
     ]
     others += [(name, params) for name in refnum.PROFILES if row.profiled and name != profile]
+    if not SPECIAL.isdisjoint(params):
+        others = [(profile, {name: level for name, level in params.items() if name not in SPECIAL})]
+    others += [
+        (profile, {**params, name: layout})
+        for name in row.layouts
+        for layout in row.stored_as
+        if layout not in (PLAIN, params.get(name))
+    ]
     for place, (name, other) in enumerate(others):
-        changed = [f"{key} {level}" for key, level in other.items() if params[key] != level] or [name]
-        shape = {**base, tall: FIRST + STEP * place, "after": changed[0]}
+        changed = [f"{key} {level}" for key, level in other.items() if params.get(key) != level]
+        changed += [f"no {key}" for key in params if key not in other]
+        shape = {**base, tall: FIRST + STEP * place, "after": [*changed, name][0]}
         yield build(operation, name, other, shape, 2 * place), build(operation, profile, params, shape, 2 * place + 1)

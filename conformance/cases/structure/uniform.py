@@ -1,4 +1,4 @@
-"""Inputs that are one element all over: zeros, ones, the largest number, Inf, NaN; one input of a call at a time.
+"""Inputs that are one element all over: zeros, ones, the least and the largest number, Inf, NaN; one input at a time.
 
 A kernel that leaves out a product by one, or knows a tensor of nothing but zeros or NaN, may be right for every other.
 """
@@ -24,6 +24,8 @@ BYTES = {"zero": 0, "largest": 255}
 """Bytes of a payload, whose parts an operation moves and does not read."""
 ZEROS = {"one": 1, "largest": 15}
 """Whole zero points."""
+OF_TENSORS = ("tensor_amax", "alpha")
+"""Inputs of one number, which is any."""
 COMMON = ("one", "largest")
 """Elements, beside one without a bit, of inputs whose dtype is drawn, scales of a product and zero points: each dtype
 has them."""
@@ -38,10 +40,12 @@ def levels(operation: str, params: Mapping[str, Any], inputs: Mapping[str, np.nd
 def uniform(
     operation: str, params: Mapping[str, Any], inputs: Mapping[str, np.ndarray], level: str
 ) -> dict[str, np.ndarray]:
-    """Return inputs of which one is an element all over. level: as `levels` gives it."""
+    """Return inputs of which one is an element all over. level: as `levels` gives it; an input of one element stays."""
     name, _, element = level.partition(" ")
     array = inputs[name]
-    pattern = _elements(operation, params, name, array)[element]
+    pattern = _elements(operation, params, name, array).get(element)
+    if pattern is None:
+        return dict(inputs)
     whole = np.full(array.shape, pattern, f"u{array.itemsize}")
     return {**inputs, name: whole if array.dtype.kind == "u" else as_float(whole, values.FORMATS[array.dtype.name])}
 
@@ -52,7 +56,7 @@ def _elements(operation: str, params: Mapping[str, Any], name: str, array: np.nd
     if name == "zeros" or (kind == "scales" and OPERATIONS[operation].family == "product"):
         own = _of(values.FORMATS[array.dtype.name]) if array.dtype.kind != "u" else E8M0 if kind == "scales" else ZEROS
         return {"no bit": 0} | {element: own[element] for element in COMMON}
-    if array.size < 2 or kind == "index" or name == "factors":
+    if (array.size < 2 and name not in OF_TENSORS) or kind == "index" or name == "factors":
         return {}
     if array.dtype.kind != "u":
         return _of(values.FORMATS[array.dtype.name])
@@ -80,5 +84,6 @@ def _of(fmt: Format) -> dict[str, int]:
     found = {"zero": 0, "one": one, "largest": fmt.max_code}
     found |= {element: code for element, code in ends.items() if code is not None}
     if fmt.kind == "float":
+        found["least"] = 1
         found |= {f"minus {element}": fmt.sign_mask | code for element, code in found.items()}
     return found

@@ -6,6 +6,8 @@ Whole-number hashes of the place only, so that a case is the same on every machi
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -125,6 +127,15 @@ def codes_below(bits: int, shape: tuple[int, ...], seed: int) -> np.ndarray:
 def scale_bytes(rows: np.ndarray, columns: np.ndarray, seed: int, low: int = 114, step: int = 1) -> np.ndarray:
     """Return E8M0 bytes u8 of block indices: texture times `step` above `low`."""
     return (low + step * texture(rows, columns, seed)).astype(np.uint8)
+
+
+def scales_as(scales: np.ndarray, name: str, row: Mapping[str, Any], seed: int) -> np.ndarray:
+    """Return E8M0 bytes of an operand's scales, or float32 about as large that are no powers of two, as a row says."""
+    level = row.get("scales as", "bytes")
+    if level == "bytes" or (level == "float32 beside bytes" and name != "a"):
+        return scales
+    fraction = noise(*scales.reshape(-1, scales.shape[-1]).shape, seed + 11).reshape(scales.shape) >> np.uint32(9)
+    return as_float(scales.astype(np.uint32) << np.uint32(23) | fraction, FP32)
 
 
 def opaque(shape: tuple[int, int], seed: int) -> np.ndarray:

@@ -10,8 +10,9 @@ from typing import Any
 
 from ...cases.case import variant
 from ...cases.levels import Outcome
-from ...cases.structure.turns import cases_in_turn
+from ...cases.structure.turns import SPECIAL, cases_in_turn
 from ...subjects.calls.call import call
+from ...subjects.layout_variants import lacking
 from .asking import Asking
 from .journal import IN_TURN
 
@@ -21,7 +22,7 @@ SECONDS = 30
 
 def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> None:
     """Judge every subject behind each other variant that it has and that is asked for; none at level smoke."""
-    if engine.item.special or engine.plan.level == "smoke":
+    if engine.plan.level == "smoke":
         return
     engine.book.enter(key, IN_TURN)
     before = {subject.name: engine.tallies[subject.name].seconds for subject in engine.judged}
@@ -33,13 +34,15 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> None:
         if engine.plan.profiles and other.profile not in engine.plan.profiles:
             continue
         engine.number = 2 * number + 1
-        params = {name: other.params[name] for name in engine.item.params}
+        kept = SPECIAL.union(engine.item.params)
+        params = {name: level for name, level in other.params.items() if name in kept}
         behind = variant(other.operation, other.profile, params)
         without = {
             subject.name
             for subject in engine.judged
             if late(subject.name)
             or (subject.name, behind) in engine.plan.unfit
+            or lacking(subject, engine.item.operation, params)
             or subject.refuses(other.operation, other.profile, params)
         }
         golden = engine.golden(case) if any(one.name not in without for one in engine.active()) else None

@@ -152,13 +152,13 @@ def _head(summary: dict[str, Any], health: dict[str, int] | None, rate: float | 
 
 
 def _operations(rows: list[dict[str, Any]]) -> Table:
-    table = Table("subject", "operation", "variants", "cases", "elements", "failing", "faults", "coverpoints", "bound",
-                  box=None, header_style="bold")  # fmt: skip
+    table = Table("subject", "operation", "variants", "cases", "unsupported", "elements", "failing", "faults",
+                  "coverpoints", "bound", box=None, header_style="bold")  # fmt: skip
     table.columns[1].no_wrap = True
     for row in rows:
         bad = "[bold red]" if row["failing"] or row["faults"] else ""
         table.add_row(
-            escape(row["subject"]), row["operation"], str(row["variants"]), str(row["cases"]),
+            escape(row["subject"]), row["operation"], str(row["variants"]), str(row["cases"]), str(row["unsupported"]),
             f"{row['compared']:.4g}", f"{bad}{row['failing']}", f"{bad}{row['faults']}",
             f"{row['points']}/{row['expected']}", f"{row['bound']:.2g}",
         )  # fmt: skip

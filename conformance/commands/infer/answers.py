@@ -97,7 +97,10 @@ def one_operation(subject: Subject, operation: str | None) -> str:
         operation = able[0]
     if operation not in able:
         raise ArgumentError(
-            f"Give --operation: those of {subject.name} that a profile decides are {', '.join(able) or 'none'}."
+            f"Give --operation {' or '.join(able)}: {subject.name} has these operations that a profile decides."
+            if able
+            else f"No profile decides an operation of {subject.name}; run `refnum check`, which names the value of a "
+            "parameter under which every bit is right."
         )
     accepted = accepts(subject.operations[operation])
     keywords = accepted[0] if accepted else set()

@@ -14,7 +14,7 @@ from refnum.errors import ArgumentError, FileError
 from refnum.profiles import get_profile, profile_name
 
 from ...cases.entry import DATA_PARAMS, Operation
-from ...cases.operation import OPERATIONS
+from ...cases.operation import OPERATIONS, near
 from ...reports import files
 
 SUBJECT = "kernels_under_test.py"
@@ -34,7 +34,9 @@ def write(folder: Path, operation: str, profile: str, install: str | None = None
     Raises ArgumentError or ProfileError for unknown names.
     """
     if operation not in OPERATIONS:
-        raise ArgumentError(f"No operation is named {operation!r}; choose from {', '.join(OPERATIONS)}.")
+        raise ArgumentError(
+            f"No operation is named {operation!r}{near(operation)}; choose from {', '.join(OPERATIONS)}."
+        )
     wanted = requirement() if install is None else install
     words = {**_words(OPERATIONS[operation], profile_name(get_profile(profile))), **_source(wanted)}
     there = [str(folder / name) for name in WRITTEN if (folder / name).exists()]

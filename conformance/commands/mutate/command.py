@@ -36,7 +36,7 @@ from .run import run as judge_all
 from .score import document
 from .sole_killers import VectorsOnly
 from .triggers.command import triggers
-from .verdict import SURVIVED, Verdict
+from .verdict import BY_LIMIT, KILLED, SURVIVED, Verdict
 
 mutate_app = typer.Typer(no_args_is_help=True, help="Mutation: broken copies of a subject's sources, and a museum.")
 Subject = Annotated[str, typer.Option("--subject", "-s", help="Whose sources: a subject that can be built anew.")]
@@ -143,13 +143,17 @@ def _gpus(text: str) -> list[str]:
 
 
 def report(name: str, verdicts: list[Verdict], out: Path | None, **facts: Any) -> None:
-    """Print the score and the survivors, and write all verdicts with facts; exit status 1 when one survives."""
+    """Print the score, the kills by limit and the survivors, and write all verdicts with facts; exit status 1 when one
+    survives.
+    """
     headers = ("operator", *score.STATUSES, "score", "CPU s")
     terminal.table(terminal.console(), f"Mutants of {name}", headers, list(score.rows(score.by_operator(verdicts))))
     survivors = [verdict for verdict in verdicts if verdict.status == SURVIVED]
-    for one in survivors:
+    limited = [verdict for verdict in verdicts if verdict.status == KILLED and verdict.how.startswith(BY_LIMIT)]
+    for one in limited + survivors:
         change = f"{one.mutant.old.strip()} -> {one.mutant.new.strip() or '(nothing)'}"
-        terminal.console().print(f"survived  {one.mutant.id}: {terminal.escape(change)}  {terminal.escape(one.how)}")
+        words = f"{one.status}  {one.mutant.id}: {terminal.escape(change)}  {terminal.escape(one.how)}"
+        terminal.console().print(words)
     if out is not None:
         write_text(out, json.dumps(document(verdicts, subject=name, **facts), indent=1) + "\n")
     if survivors:

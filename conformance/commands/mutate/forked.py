@@ -13,15 +13,16 @@ import struct
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
-from .verdict import KILLED, SURVIVED
+from .verdict import BY_LIMIT, KILLED, SURVIVED
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 LENGTH = struct.Struct("<Q")
 
-LATE, RAISED = "did not come back", "it raised"
+LATE, RAISED = f"{BY_LIMIT} CPU time: did not come back", "it raised"
 STUCK = "a call did not come back"
 """What is said when a process runs into its profiling timer, which it may set anew before every call."""
 OUR_FAULT = (ImportError, MemoryError, SyntaxError)
@@ -38,25 +39,35 @@ class Ended:
     how: str
 
 
-def call_forked(work: Callable[[], Any], seconds: int) -> Any:
+def call_forked(work: Callable[[], Any], seconds: int, memory: int | None = None) -> Any:
     """Return what a function returns in a forked process; one that dies, raises or is late is a kill, in words.
 
-    seconds: CPU seconds that it may take. An error of `OUR_FAULT` is no kill, nor is an end without an answer that its
-    CPU time does not account for: then nothing was judged, and the words say so.
+    seconds: CPU seconds that it may take. memory: bytes that it may take beside what it starts with, in which the
+    unchanged sources answer everything: then to want more is a kill. Any other error of `OUR_FAULT` is none, nor is an
+    end without an answer that its CPU time does not account for: nothing was judged, and the words say so.
     """
 
     def answer(_: None) -> Any:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
+        if memory is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (_addressed() + memory,) * 2)
         try:
             return work()
-        except OUR_FAULT:
-            raise
+        except OUR_FAULT as error:
+            if memory is None or not isinstance(error, MemoryError):
+                raise
+            return {"status": KILLED, "how": f"{BY_LIMIT} memory: more than {memory / 2**30:g} GiB"}
         except Exception as error:
             return {"status": KILLED, "how": f"{RAISED} {type(error).__name__}: {error}"[:200]}
 
     with contextlib.closing(_in_one_process(answer, [None], seconds, lambda: None)) as results:
         result = next(results)
     return {"status": result.status, "how": result.how} if isinstance(result, Ended) else result
+
+
+def _addressed() -> int:
+    """Return how many bytes of addresses this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def _unanswered(status: int, spent: float, seconds: int, waited: bool) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -32,11 +32,11 @@ LARGE = 1 << 30
 class FunctionDomain:
     """All arguments of a function, and what is compared.
 
-    file, function: where it is defined; several names with `|` where one is a part of the other. axes:
-    `name first last; ...`, integers, both ends in it. value: a C++ expression of the axes, with `at::` for the headers'
-    namespace; a number or `all(...)` of some. where: a condition on the axes; others are not asked. lines: a pattern;
-    where it is given, only changes in such lines of the function are settled. because: why what is not asked cannot
-    matter, or why nothing is left out.
+    file, function: where it is defined; several names with `|` where one is a part of the other, an overloaded one with
+    its parameters as they are written. axes: `name first last; ...`, integers, both ends in it. value: a C++ expression
+    of the axes, with `at::` for the headers' namespace; a number or `all(...)` of some. where: a condition on the axes;
+    others are not asked. lines: a pattern; where it is given, only changes in such lines of the function are settled.
+    because: why what is not asked cannot matter, or why nothing is left out.
     """
 
     file: str
@@ -46,6 +46,11 @@ class FunctionDomain:
     where: str = ""
     lines: str = ""
     because: str = "every argument"
+
+    @property
+    def names(self) -> list[str]:
+        """The functions, an overloaded one with its parameters."""
+        return self.function.split("|")
 
     @property
     def ranges(self) -> list[tuple[str, int, int]]:
@@ -66,7 +71,7 @@ class FunctionDomain:
         if mutant.file != self.file:
             return False
         line = text[text.rfind("\n", 0, mutant.start) + 1 : text.find("\n", mutant.end)]
-        places = [place for name in self.function.split("|") for place in spans(text, name)]
+        places = [definition(text, name) for name in self.names]
         inside = any(start <= mutant.start and mutant.end <= end for start, end in places)
         return inside and (not self.lines or re.search(self.lines, line) is not None)
 
@@ -80,14 +85,20 @@ class Found:
     witness: str
 
 
-def spans(text: str, function: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of every definition of a function, its head included."""
-    for head in re.finditer(rf"^[^\n/;]*\b{function}\([^;{{}}]*\)[^;{{}}()]*\{{", text, re.M):
-        depth, end = 1, head.end()
-        while depth:
-            depth += {"{": 1, "}": -1}.get(text[end], 0)
-            end += 1
-        yield head.start(), end
+def definition(text: str, function: str) -> tuple[int, int]:
+    """Return (start, end) of the one definition of a function, its head included.
+
+    function: a name, with the parameters as they are written where it has overloads. Raises ValueError.
+    """
+    parameters = r"\([^;{}]*\)" if "(" not in function else ""
+    heads = list(re.finditer(rf"^[^\n/;=(]*\b{re.escape(function)}{parameters}[^;{{}}()]*\{{", text, re.M))
+    if len(heads) != 1:
+        raise ValueError(f"{function} has {len(heads)} definitions; name one, by its parameters")
+    depth, end = 1, heads[0].end()
+    while depth:
+        depth += {"{": 1, "}": -1}.get(text[end], 0)
+        end += 1
+    return heads[0].start(), end
 
 
 _CHOICE = re.compile(

@@ -9,6 +9,8 @@ from .operators import Mutant
 
 KILLED, SURVIVED, EQUIVALENT, OUTSIDE, REFUSED = "killed", "survived", "equivalent", "outside", "does not compile"
 ENUMERATED, REASONED = "enumerated", "reasoned"
+BY_LIMIT = "by limit of"
+"""How a kill begins that was no wrong answer: the mutant wanted more memory or CPU time than it may have."""
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,13 @@ class Workshop(ABC):
     """Sources that were read, and how the run builds and judges mutants of them.
 
     name: what ledgers know it by. texts: file -> text when the workshop was opened. SECONDS: CPU seconds in which one
-    process must have asked a copy everything.
+    process must have asked a copy everything. MEMORY: bytes that it may take for that, if they are limited.
     """
 
     name: str
     texts: dict[str, str]
     SECONDS: ClassVar[int]
+    MEMORY: ClassVar[int | None] = None
 
     @abstractmethod
     def mutants(self) -> list[Mutant]:
@@ -86,7 +87,7 @@ class Workshop(ABC):
 
     def judge(self, copy: Copy) -> Known:
         """Ask a built copy in a process of its own."""
-        return dict(call_forked(lambda: self.ask(copy), self.SECONDS) or {})
+        return dict(call_forked(lambda: self.ask(copy), self.SECONDS, self.MEMORY) or {})
 
     @property
     def slow_start(self) -> bool:

@@ -241,13 +241,13 @@ def differences(out: Console, report: Mapping[str, Any]) -> None:
 
 
 def structure(out: Console, report: Mapping[str, Any]) -> None:
-    """Print the factors of structure: their levels over all operations, and which were refused or never asked."""
+    """Print the factors of structure: their levels over all operations, and which were refused or never tested."""
     rows = [
         [escape(subject), factor, f"{levels:,}", f"{answered:,}", escape(rest) or "-"]
         for subject, factor, levels, answered, rest in covered.coverage(report["results"])
     ]
     if rows:
-        table(out, "Structure", ("subject", "factor", "levels", "answered", "refused or never asked"), rows)
+        table(out, "Structure", ("subject", "factor", "levels", "answered", "refused or never tested"), rows)
 
 
 def holes(out: Console, report: Mapping[str, Any]) -> None:
@@ -279,7 +279,7 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
         effect = f" ({note['effect']})" if note.get("effect") else ""
         out.print(f"  like      {escape(bug['id'])}: {escape(bug['words'])}{escape(effect)}", soft_wrap=True)
     if not record["bug_classes"] and page:
-        out.print("  like      no known bug class gives these bits")
+        out.print("  like      no single known bug class gives the bits of this kernel")
     from_label = f" [{record['label']}]" if record["label"] else ""
     size = (
         f"shrunk    from {record['shrunk_from']}{from_label} to {record['case']}"

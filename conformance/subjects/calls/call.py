@@ -17,15 +17,17 @@ import numpy as np
 from numpy import geterr, seterr  # as they are now: a kernel may replace those of the module
 
 from refnum.errors import UnsupportedError
+from refnum.formats import Format
 
 from ...cases.case import Case
 from ...cases.entry import is_kept
 from ...cases.findings import Finding
 from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
-from ...cases.operation import as_bits, golden_like
+from ...cases.operation import OPERATIONS, as_bits, golden_like
 from ...cases.same_bytes import same
 from ...cases.structure.byte_order import OTHER
+from ...cases.structure.values import FORMATS
 from ..arrays import Guarded, same_place, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes_out
 from .exits import caught
@@ -41,10 +43,13 @@ from .forms import (
     scalars_in_form,
     turned,
 )
+from .process_state import changed, process_state, restore
 from .results import own
 from .time_limit import CallTimeout, time_limit
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
+TINY = 32
+"""Exponent fields of float32 and bfloat16 up to which a number may have a block scale that is subnormal."""
 POISONS = (0xCD, 0x32)
 NO_ROOM = "this machine has no room for the case"
 """What is said where memory was short and no one knows whether the subject is to blame: it was not judged."""
@@ -155,11 +160,11 @@ def call_on(
         extra: further keywords for the subject, such as `out`.
 
     Returns:
-        The answer of `look`, or the outcome of a call that failed. The float mode, NumPy's error handling and the
-        recursion limit are as before the call.
+        The answer of `look`, or the outcome of a call that failed. The float mode, NumPy's error handling, the
+        recursion limit and the state of the process are as before the call.
     """
     process, mode, inside, returned = os.getpid(), float_mode(), False, False
-    errors, depth = geterr(), sys.getrecursionlimit()
+    errors, depth, state = geterr(), sys.getrecursionlimit(), process_state()
     try:
         given = inputs()
         arguments = scalars_in_form(case, arguments_for(subject, case, given))
@@ -170,13 +175,16 @@ def call_on(
             inside, returned = False, True
             parts = result if isinstance(result, tuple | list) else (result,)
             live = tuple(part for part in parts if part is not None)
-            changed = float_mode() != mode
+            other_mode, other_state = float_mode() != mode, changed(state)
             called = look(case, given, live)
-            if changed:
+            if other_mode:
                 words = "the call changed the thread's rounding direction or flush-to-zero and left it so"
-                return replace(called, outcome=Outcome.MISMATCH, words=words, finding="float-mode-changed")
+                return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.FLOAT_MODE)
             if called.finding:
                 return called
+            if other_state:
+                words = f"the call changed {other_state[0]} for all code that follows"
+                return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.PROCESS_STATE)
             if not same_counts(counts, case.params.get("splits")):
                 words = "the call changed its input splits"
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
@@ -193,6 +201,7 @@ def call_on(
             os._exit(1)
         if float_mode() != mode:
             default_float_mode()
+        restore(state)
         seterr(**errors)
         sys.setrecursionlimit(depth)
 
@@ -311,7 +320,8 @@ def other_data(case: Case) -> Case:
     """Return a case of the same shapes whose floating-point, code and scale inputs hold other data.
 
     Every bit pattern of those is legal, so the data is reversed, and where that changes nothing one bit is
-    flipped. Row maps stay as they are: they are indices.
+    flipped. Floating-point numbers change their binades, or what a kernel finds in a whole tensor, such as its maximum,
+    would be the same. Row maps stay as they are: they are indices. The other data of other data is the first data.
     """
     inputs = {}
     for name, array in case.inputs.items():
@@ -322,8 +332,36 @@ def other_data(case: Case) -> Case:
         turned = np.array(bits.reshape(-1)[::-1].reshape(bits.shape), order="C")  # keeps an array without axes
         if np.array_equal(turned, bits):
             turned ^= bits.dtype.type(1)
+        if array.dtype.name in FORMATS:
+            turned ^= _between_binades(turned, FORMATS[array.dtype.name])
         inputs[name] = turned.view(array.dtype)
     return case.with_inputs(inputs, label="same storage, new data")
+
+
+def one_changed(case: Case) -> Case:
+    """Return a case whose first input has another bit in the element in its middle, and nothing else that is other.
+
+    The case itself where that input lies in a storage whose rows or columns are all alike.
+    """
+    name = OPERATIONS[case.operation].inputs[0]
+    if str(form_of(case).get(f"{name}.storage")).startswith("broadcast"):
+        return case
+    bits = as_bits(case.inputs[name]).copy()
+    bits.reshape(-1)[bits.size // 2 : bits.size // 2 + 1] ^= bits.dtype.type(1)
+    return case.with_inputs({name: bits.view(case.inputs[name].dtype)}, label=f"{case.label}, one element changed")
+
+
+def _between_binades(bits: np.ndarray, fmt: Format) -> np.ndarray:
+    """Return what changes bits so that each binade is four away, in pairs; those of tiny numbers, and others, stay.
+
+    A normal number stays one, and one whose block scale is normal stays so too.
+    """
+    step = bits.dtype.type(1 << fmt.mantissa_bits)
+    top = (1 << fmt.bits - 1 - fmt.mantissa_bits) - 1
+    exponent = (bits // step & bits.dtype.type(top)).astype(np.int32)
+    other = (exponent - 1 ^ 4) + 1
+    moved = (exponent > (TINY if top > TINY else 0)) & (np.maximum(exponent, other) < top)
+    return step * np.where(moved, exponent ^ other, 0).astype(bits.dtype)
 
 
 @where_it_lives

@@ -58,19 +58,27 @@ def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tupl
 def hold_results(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
     """Call on a case, then again and again on other data, each in storage of its own, and hold the first results.
 
-    Returns (other case, first call, last call). A first result that changed is a breach of the last call.
+    Returns (other case, first call, last call). A first result that changed is a breach of the last call, and so are
+    other bytes of a further call than of the one before it.
     """
     first = call_on(subject, case, lambda: lay_out(subject, case), seconds)
     if first.outcome is not Outcome.PASS:
         return case, first, first
     kept = [np.array(result, copy=True) for result in first.results]
-    other, last = other_data(case), first
+    other, last, before = other_data(case), first, list[np.ndarray]()
+    alike = True
     for _ in range(CALLS_KEPT - 1):
         last = call_on(subject, other, lambda: lay_out(subject, other), seconds)
         if last.outcome is not Outcome.PASS:
-            break
+            return other, first, last
+        alike &= not before or all(map(same, map(raw, before), map(raw, last.results)))
+        before = [np.array(result, copy=True) for result in last.results]
     words = f"during {CALLS_KEPT - 1} further calls: the subject hands out its own buffers in turn"
-    return other, first, _kept_results(kept, first, last, words)
+    found = _kept_results(kept, first, last, words)
+    if alike or found.finding:
+        return other, first, found
+    words = f"{CALLS_KEPT - 1} calls on the same inputs, made while the results of another are held, do not agree"
+    return other, first, Called(last.results, last.live, Outcome.MISMATCH, words, Finding.NOT_DETERMINISTIC)
 
 
 def _kept_results(kept: list[np.ndarray], first: Called, later: Called, when: str) -> Called:

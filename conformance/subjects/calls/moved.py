@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from refnum.errors import UnsupportedError
+
 from ...cases.case import Case
 from ...cases.layouts import stored_inputs
-from ..arrays import at_offset, to_library, with_gaps, with_rows_apart
+from ..arrays import at_offset, to_library, with_gaps, with_rows_apart, with_rows_far_apart
 from ..subject import Subject
 from .call import POISONS, Called, call_on, where_it_lives
 
@@ -60,6 +62,19 @@ def call_at_offset(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
         lambda: {name: at_offset(array, subject.arrays, POISONS[0]) for name, array in stored_inputs(case).items()},
         seconds,
     )
+
+
+@where_it_lives
+def call_with_rows_far_apart(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call with views whose rows span more elements than 32 bits count."""
+
+    def laid() -> dict[str, Any]:
+        try:
+            return {name: with_rows_far_apart(array) for name, array in stored_inputs(case).items()}
+        except OSError as error:
+            raise UnsupportedError(f"this process cannot have so many addresses: {error}") from None
+
+    return call_on(subject, case, laid, seconds)
 
 
 def beside_each_other(case: Case) -> list[str]:

@@ -33,6 +33,7 @@ from .call import POISONS, Called, call
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
 from .forms import ALIGN, SLACK, base_shape, counts_in_form, same_counts, scalars_in_form, view_in
+from .process_state import changed, process_state, restore
 from .results import kept_elsewhere, made_wrong
 from .threads import in_a_thread
 from .time_limit import CallTimeout, time_limit
@@ -117,6 +118,7 @@ def _quick(
     """
     kept, raised = set[int](), dict[int, str]()
     process, mode, errors, depth = os.getpid(), float_mode(), geterr(), sys.getrecursionlimit()
+    state = process_state()
     try:
         with caught(), time_limit(seconds):
             for place, part in enumerate(parts):
@@ -134,8 +136,9 @@ def _quick(
     finally:
         if os.getpid() != process:  # a process that the subject forked off came back here: it is not ours
             os._exit(1)
-        if float_mode() != mode:
+        if float_mode() != mode or changed(state):
             default_float_mode()
+            restore(state)
             found[:] = [None] * len(found)
         seterr(**errors)
         sys.setrecursionlimit(depth)

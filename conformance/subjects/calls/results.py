@@ -11,8 +11,10 @@ import numpy as np
 
 from ...cases.findings import Finding
 from ...cases.same_bytes import same
-from ..arrays import share_memory
+from ..arrays import is_contiguous, share_memory, to_numpy
 
+PLAIN = ("ndarray", "Tensor")
+"""Classes of plain arrays of NumPy and CuPy, and of torch."""
 KEPT, LARGEST = 3, 1 << 22
 """Calls of an operation whose results are held, and bytes of the largest result that is."""
 ROUND, MOST_ASKED = 10, 24
@@ -20,7 +22,7 @@ ROUND, MOST_ASKED = 10, 24
 _asked: Counter[tuple[str, str]] = Counter()
 BESIDE = 3
 """References to the memory of a result that `kept_elsewhere` itself has: a list, a variable and an argument."""
-_held: dict[tuple[str, str], deque[list[tuple[Any, np.ndarray]]]] = {}
+_held: dict[tuple[str, str], deque[list[tuple[Any, np.ndarray | None]]]] = {}
 Found = tuple[str, str] | None
 
 
@@ -30,13 +32,14 @@ def made_wrong(live: tuple[Any, ...], turned: Collection[tuple[int, ...]] = ()) 
     turned: shapes of inputs whose columns lie together: a result of such a shape may lie with its axes in any order.
     """
     for number, result in enumerate(live):
-        if isinstance(result, np.ndarray) and type(result) is not np.ndarray:
+        if type(result).__name__ not in PLAIN and any(kind.__name__ in PLAIN for kind in type(result).__mro__):
             return Finding.SUBCLASS, f"result {number} is a {type(result).__name__}, which computes otherwise"
-        if isinstance(result, np.ndarray) and result.size:
-            if not (result.flags.c_contiguous or (result.shape in turned and _dense(result))):
-                return Finding.NOT_CONTIGUOUS, f"result {number} is not contiguous"
-            if not result.flags.writeable:
-                return Finding.READ_ONLY, f"result {number} cannot be written"
+        if getattr(result, "requires_grad", False):
+            return Finding.SUBCLASS, f"result {number} requires a gradient, which no input does"
+        if 0 not in result.shape and not is_contiguous(result, any_order=tuple(result.shape) in turned):
+            return Finding.NOT_CONTIGUOUS, f"result {number} is not contiguous"
+        if isinstance(result, np.ndarray) and result.size and not result.flags.writeable:
+            return Finding.READ_ONLY, f"result {number} cannot be written"
         for other in range(number):
             if share_memory(live[other], result):
                 return Finding.OVERLAP, f"results {other} and {number} share memory: writing one changes the other"
@@ -46,13 +49,14 @@ def made_wrong(live: tuple[Any, ...], turned: Collection[tuple[int, ...]] = ()) 
 def held_before(key: tuple[str, str], live: tuple[Any, ...]) -> Found:
     """Return how a call spoiled the results of one of the calls before it, as finding and words, or None.
 
-    key: subject and operation. live: results of this call, which are held from now on; NumPy's only.
+    key: subject and operation. live: results of this call, which are held from now on. Bytes of those on a device are
+    not compared: an array that is held is nobody else's, so that a later result in its memory tells enough.
     """
     calls = _held.setdefault(key, deque(maxlen=KEPT))
     found: Found = None
     for earlier in calls:
         for kept, data in earlier:
-            if not same(_bytes(kept), data):
+            if data is not None and not same(_bytes(kept), data):
                 found = (
                     Finding.HELD,
                     "a result of an earlier call changed: it is the subject's buffer",
@@ -61,8 +65,8 @@ def held_before(key: tuple[str, str], live: tuple[Any, ...]) -> Found:
                 found = found or (Finding.HELD, "a result lies in the memory of an earlier call's result")
     if found:
         calls.clear()
-    own = [result for result in live if isinstance(result, np.ndarray) and 0 < result.nbytes <= LARGEST]
-    calls.append([(result, _bytes(result).copy()) for result in own])
+    own = [result for result in live if 0 < result.nbytes <= LARGEST]
+    calls.append([(result, _bytes(result).copy() if _is_here(result) else None) for result in own])
     return found
 
 
@@ -97,11 +101,9 @@ def kept_elsewhere(live: tuple[Any, ...]) -> bool:
     return False
 
 
-def _dense(array: np.ndarray) -> bool:
-    """Whether an array is contiguous with its axes in some order, as NumPy's results of a turned array are."""
-    order = sorted(range(array.ndim), key=lambda axis: array.strides[axis], reverse=True)
-    return array.transpose(order).flags.c_contiguous
+def _is_here(array: Any) -> bool:
+    return isinstance(array, np.ndarray) or str(getattr(array, "device", "")) == "cpu"
 
 
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+def _bytes(array: Any) -> np.ndarray:
+    return np.ascontiguousarray(to_numpy(array)).reshape(-1).view(np.uint8)

@@ -42,6 +42,7 @@ CALLS = {
                 "call_with_gaps",
                 "call_with_padded_rows",
                 "call_with_odd_rows",
+                "call_with_rows_far_apart",
                 "call_at_offset",
                 "call_on_one_array",
                 "call_on_same_array",

@@ -19,7 +19,7 @@ from ...cases.case import Case
 from ...cases.contracts import checked_contract
 from ...cases.entry import FLOAT_INPUTS
 from ...cases.levels import checked_level
-from ...cases.operation import OPERATIONS
+from ...cases.operation import OPERATIONS, near
 from ...cases.structure.byte_order import swapped
 from .layouts import in_layouts
 
@@ -106,7 +106,9 @@ def implements(
     Raises ArgumentError for an unknown operation, layout or level of agreement, ProfileError for an unknown profile.
     """
     if operation not in OPERATIONS:
-        raise ArgumentError(f"No operation is named {operation!r}; choose from {', '.join(OPERATIONS)}.")
+        raise ArgumentError(
+            f"No operation is named {operation!r}{near(operation)}; choose from {', '.join(OPERATIONS)}."
+        )
     level = checked_level(level, name or operation)
     contract = checked_contract(inputs, name or operation)
     profiles = (profile,) if isinstance(profile, str | Profile) else tuple(profile or ())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from refnum.errors import DtypeError
-from refnum.profiles import profile_name
+from refnum.profiles import get_profile, profile_name
 
 from ...cases.case import Case
 from ...cases.entry import Operation
@@ -16,7 +16,7 @@ from ...cases.operation import call_golden
 
 
 def case_of(operation: Operation, keywords: dict[str, Any]) -> Case:
-    """Return the case of a call from its keywords; the harness passes the profile as an object.
+    """Return the case of a call from its keywords; the profile is an object or a name.
 
     Raises DtypeError for an array of another byte order than the machine's: neither a pointer nor a line names one.
     """
@@ -28,7 +28,7 @@ def case_of(operation: Operation, keywords: dict[str, Any]) -> Case:
             raise DtypeError(f"{name} has dtype {array.dtype}; allowed is the machine's own byte order: swap its bytes")
     params = {k: v for k, v in keywords.items() if k not in (*operation.inputs, *operation.optional, "profile")}
     profile = keywords.get("profile")
-    return Case(operation.name, "HOPPER" if profile is None else profile_name(profile), params, inputs)
+    return Case(operation.name, "HOPPER" if profile is None else profile_name(get_profile(profile)), params, inputs)
 
 
 def output_specs(case: Case) -> list[tuple[tuple[int, ...], np.dtype]]:

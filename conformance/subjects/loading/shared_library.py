@@ -24,7 +24,7 @@ from refnum.profiles import get_profile, profile_name
 from ...cases.case import Case
 from ...cases.contracts import checked_contract
 from ...cases.entry import Operation, Output
-from ...cases.operation import OPERATIONS, outputs_of
+from ...cases.operation import OPERATIONS, near, outputs_of
 from ..arrays import Guarded
 from .declare import AnyOf, Limits
 from .failure import LIBRARY, KernelFailed, require_schema, see
@@ -93,7 +93,9 @@ def _function(
     library: Path, name: str, said: dict[str, Any], memory: str, profiles: list[str], where: Path
 ) -> Callable[..., Any]:
     if name not in OPERATIONS:
-        raise ArgumentError(f"{where}: no operation is named {name!r}; choose from {', '.join(OPERATIONS)}.")
+        raise ArgumentError(
+            f"{where}: no operation is named {name!r}{near(name)}; choose from {', '.join(OPERATIONS)}."
+        )
     _only(said, _OPERATION_KEYS, where)
     operation = OPERATIONS[name]
     arguments = said.get("arguments") or [*operation.inputs, *map(_as_output(operation), operation.outputs)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,16 +18,39 @@ PAYLOAD = 17
 """Bytes of a payload row for 32 elements: 16 of codes and one scale."""
 
 
+def named(value: Any) -> Any:
+    """Return an argument as it is compared: a profile or a format by its name, a pair as a tuple."""
+    value = getattr(value, "name", value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Last:
+    """The facts of a call that a later one may depend on. data: a digest of the first input. thread: that it came from.
+
+    arguments: those that are no arrays, and the first input's dtype as `input`. dtypes: of the arrays.
+    """
+
+    rows: int
+    columns: int
+    elements: int
+    data: int
+    thread: int
+    arguments: Mapping[str, Any]
+    dtypes: Mapping[str, str]
+
+
 @dataclass
 class History:
-    """What a kernel remembers of earlier calls. last: elements of the last call, None before the first one.
+    """What a kernel remembers of earlier calls. last: the last call that was answered, None before the first one.
 
+    calls: those that were answered and had elements: without any, nothing is launched.
     results: those of the last call. buffers: memory that it keeps. refused: whether the last call was refused.
     entered: calls that were begun, in every thread. inside: those that are under way.
     """
 
     calls: int = 0
-    last: int | None = None
+    last: Last | None = None
     refused: bool = False
     entered: int = 0
     inside: int = 0
@@ -105,6 +129,20 @@ class Call:
         if self.out is None:
             return ()
         return tuple(self.out) if isinstance(self.out, tuple | list) else (self.out,)
+
+    @cached_property
+    def data(self) -> int:
+        """A digest of the first input."""
+        return zlib.crc32(np.ascontiguousarray(self.main).view(np.uint8).data) if self.main.size else 0
+
+    @cached_property
+    def remembered(self) -> Last:
+        """What a later call may depend on."""
+        arrays = {name: value for name, value in self.arguments.items() if isinstance(value, np.ndarray)}
+        rest = {name: named(value) for name, value in self.arguments.items() if name not in arrays}
+        return Last(self.rows, self.columns, self.main.size, self.data, threading.get_ident(),
+                    {**rest, "input": self.main.dtype.name},
+                    {name: array.dtype.name for name, array in arrays.items()})  # fmt: skip
 
     def array(self, name: str) -> np.ndarray | None:
         """Return an input by its name, None where the call lacks it."""

@@ -22,7 +22,7 @@ class Condition:
 
     kind: its class in the score. words: the condition, for a reader. holds: whether a call meets it. wants: draws what
     a call that meets it has, by the fields of `witness.Wanted`. places: for a relation of values the (row, column) of
-    the elements of the first input that meet it, i64 [n, 2].
+    the elements of the first input that meet it, i64 [n, 2]. alone: it is drawn with no other one: few calls meet it.
     """
 
     kind: str
@@ -30,6 +30,7 @@ class Condition:
     holds: Callable[[Call], bool]
     wants: Wants
     places: Places | None = None
+    alone: bool = False
 
     @property
     def keys(self) -> frozenset[str]:

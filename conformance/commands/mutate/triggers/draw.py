@@ -16,9 +16,10 @@ from refnum.errors import RefnumError
 
 from ....cases.entry import Operation
 from ....cases.operation import OPERATIONS, without_bools
-from . import forms, sizes, values
+from . import forms, sizes, turns, values
+from .base import memorised
 from .condition import Condition, Facts
-from .effects import REGIONS, draw_effect
+from .effects import EVERYWHERE, OFF_BY_ONE, REGIONS, draw_effect
 from .kernel import Trigger, kernel
 from .play import Play, UnfitError, other_arguments, played
 from .sizes import Maker
@@ -28,7 +29,7 @@ MEETINGS = 8
 """Times that two calls are made at once, before they are said not to meet: a busy machine may part them."""
 TRIES = 12
 """Calls that are made to show that a trigger tells, before it is discarded."""
-MAKERS: tuple[Maker, ...] = (*sizes.makers(), *forms.makers(), *values.makers())
+MAKERS: tuple[Maker, ...] = (*sizes.makers(), *forms.makers(), *turns.makers(), *values.makers())
 NEEDLESS = frozenset({"static buffer"})
 """Effects on arrays that show when another call is made."""
 
@@ -93,15 +94,21 @@ def trigger_of(name: str, seed: int, index: int) -> Trigger:
     """Draw the trigger of an index."""
     dice, operation, facts = Random(f"trigger {name} {seed} {index}"), OPERATIONS[name], facts_of(name)
     first = _condition(dice, operation, facts)
+    while index % 2 and first.alone:
+        first = _condition(dice, operation, facts)
     conditions = [first]
     while len(conditions) < 2 and index % 2:
         other = _condition(dice, operation, facts)
-        if other.kind != first.kind and not other.keys & first.keys and not (other.places and first.places):
+        apart = other.kind != first.kind and not other.keys & first.keys and not (other.places and first.places)
+        if apart and not other.alone:
             conditions.append(other)
     outs = any("out" in condition.keys for condition in conditions)
     by_value = any(condition.places is not None for condition in conditions)
     effect, number = draw_effect(dice, operation, outs, by_value)
-    return Trigger(tuple(conditions), effect, number, dice.choice(list(REGIONS)))
+    region = dice.choice(list(REGIONS))
+    if first.alone:  # what such a call is asked is not for its condition to say, so it must show on any data
+        effect, region = OFF_BY_ONE, EVERYWHERE
+    return Trigger(tuple(conditions), effect, number, region)
 
 
 def _condition(dice: Random, operation: Operation, facts: Facts) -> Condition:
@@ -113,7 +120,7 @@ def _condition(dice: Random, operation: Operation, facts: Facts) -> Condition:
 
 def tells(name: str, trigger: Trigger, play: Play) -> bool:
     """Whether a play shows that a kernel with a trigger is wrong where the model is right."""
-    base: Callable[..., Any] = getattr(refnum, name)
+    base: Callable[..., Any] = memorised(getattr(refnum, name))
     right = [without_bools(array) for array in _arrays(base(**play.arguments))]
     wrong = kernel(name, base, trigger)
     given = {key: np.array(value, copy=True) for key, value in play.arguments.items() if isinstance(value, np.ndarray)}
@@ -156,5 +163,5 @@ def _differ(right: list[np.ndarray], found: list[np.ndarray], plain: bool) -> bo
 
 def _shown(play: Play) -> str:
     """Return a call in words."""
-    more = [*(f"out {play.out}" for _ in [0] if play.out), *(f"after {step}" for step in play.before[:1])]
+    more = [*(f"out {play.out}" for _ in [0] if play.out), *(f"after {step.words}" for step in play.before[:1])]
     return ", ".join([str(play.case), *more])

@@ -55,7 +55,8 @@ def _stale(bits: np.ndarray, number: int, call: Call, base: Callable[..., Result
     before = call.history.results
     if number >= len(before) or not before[number].size:
         return np.zeros_like(bits)
-    return np.resize(np.ascontiguousarray(before[number]).view(bits.dtype), bits.shape)
+    left = np.ascontiguousarray(before[number]).reshape(-1).view(np.uint8)
+    return np.resize(left, bits.nbytes).view(bits.dtype).reshape(bits.shape)
 
 
 def _beyond(axis: int) -> Change:
@@ -71,13 +72,14 @@ def _beyond(axis: int) -> Change:
     return change
 
 
+OFF_BY_ONE = Effect("off by one", "is off by one code", lambda bits, *_: bits ^ bits.dtype.type(1))
 EFFECTS = (
     Effect("neighbour along", "is the next one's along the row", _neighbour(1, 1)),
     Effect("neighbour across", "is the one's of the row above", _neighbour(0, 1)),
     Effect("sign lost", "has no sign", _unsigned, kinds=("codes", "packed", "values")),
     Effect("not written", "is not written", _unwritten),
     Effect("stale", "is what the last call left", _stale),
-    Effect("off by one", "is off by one code", lambda bits, *_: bits ^ bits.dtype.type(1)),
+    OFF_BY_ONE,
     Effect("one higher", "is one higher", lambda bits, *_: bits + bits.dtype.type(1), kinds=("scales", "index")),
     Effect("row beyond", "is of the row behind", _beyond(0)),
     Effect("column beyond", "is of columns further on", _beyond(1)),
@@ -166,8 +168,9 @@ INTO_OUT = (
 )  # fmt: skip
 """Effects on `out`, for conditions over it; they hand out what is returned themselves."""
 
+EVERYWHERE = "everything"
 REGIONS: dict[str, Callable[[tuple[int, ...]], tuple[Any, ...]]] = {
-    "everything": lambda shape: (...,),
+    EVERYWHERE: lambda shape: (...,),
     "the last row": lambda shape: (slice(-1, None),),
     "the first row": lambda shape: (slice(0, 1),),
     "the last column": lambda shape: (..., slice(-1, None)),

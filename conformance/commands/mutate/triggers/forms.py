@@ -1,4 +1,4 @@
-"""Conditions over the form of a call: arguments, dtypes, storage, `out`, and what was called before."""
+"""Conditions over the form of a call: arguments, dtypes, storage and `out`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ....cases.entry import Operation
-from .call import Call, address, storage
-from .condition import Condition, Facts, residue, size
+from .call import Call, address, named, storage
+from .condition import Condition, Facts, residue
 from .sizes import RAGGED, Maker
 
 FORMED: list[Maker] = []
@@ -20,12 +20,6 @@ def formed(maker: Maker) -> Maker:
     """Register a maker of conditions."""
     FORMED.append(maker)
     return maker
-
-
-def named(value: Any) -> Any:
-    """Return an argument as it is compared: a profile or a format by its name, a pair as a tuple."""
-    value = getattr(value, "name", value)
-    return tuple(value) if isinstance(value, list) else value
 
 
 @formed
@@ -68,7 +62,7 @@ def layout_and_rest(dice: Random, operation: Operation, facts: Facts) -> Conditi
 @formed
 def dtype_form(dice: Random, operation: Operation, facts: Facts) -> Condition | None:
     """The dtype of one input: bfloat16 as uint16 bits, wide values, a map of other integers."""
-    forms = [(name, form) for name in operation.inputs for form in _forms(name, operation)]
+    forms = [(name, form) for name in operation.inputs for form in other_forms(name, operation)]
     if not forms:
         return None
     name, form = dice.choice(forms)
@@ -80,7 +74,8 @@ def dtype_form(dice: Random, operation: Operation, facts: Facts) -> Condition | 
     return Condition("dtype form", f"{name} is {form}", holds, lambda _: {f"form:{name}": form})
 
 
-def _forms(name: str, operation: Operation) -> tuple[str, ...]:
+def other_forms(name: str, operation: Operation) -> tuple[str, ...]:
+    """Return the dtypes that an input may have instead of its usual one."""
     if name == "row_map":
         return "int64", "int16"
     if name in ("gate", "up") or (name == "x" and "bfloat16" in operation.params.get("input", ())):
@@ -200,25 +195,6 @@ def out_form(dice: Random, operation: Operation, facts: Facts) -> Condition | No
     }
     words = {"given": "out is given", "padded": "out has padded rows", "odd": "out lies at no multiple of 16 bytes"}
     return Condition("out", words[kind], tests[kind], lambda _: {"out": kind})
-
-
-@formed
-def order(dice: Random, operation: Operation, facts: Facts) -> Condition:
-    """What was called before, or is called at the same time."""
-    number = size(dice, 1, 8)
-    tests: dict[str, tuple[Callable[[Call], bool], str, Any]] = {
-        f"call {number + 1} or a later one": (lambda call: call.history.calls >= number, "before", ["plain"] * number),
-        "the call before was refused": (lambda call: call.history.refused, "before", ["refused"]),
-        "fewer elements than the call before": (
-            lambda call: (call.history.last or 0) > call.main.size, "before", ["larger"]),
-        "more elements than the call before": (
-            lambda call: call.main.size > (call.main.size if call.history.last is None else call.history.last),
-            "before", ["smaller"]),
-        "another call is under way": (lambda call: call.met, "at once", True),
-    }  # fmt: skip
-    words = dice.choice(list(tests))
-    test, key, value = tests[words]
-    return Condition("order of calls", words, test, lambda _: {key: value})
 
 
 def makers() -> Iterator[Maker]:

@@ -72,7 +72,7 @@ def kernel(name: str, base: Callable[..., Any], trigger: Trigger | None) -> Call
         out = None if own else arguments.pop("out")
         return _called(operation, base, trigger, history, arguments, out)
 
-    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__signature__, run.history = signature, history  # type: ignore[attr-defined]
     return run
 
 
@@ -101,6 +101,7 @@ def _called(
         met = _leave(history, number)
     call = Call(operation, arguments, out, history, met)
     _check(call.outs, right, out)
+    remembered = None if trigger is None else call.remembered  # before an effect writes an input
     fired = trigger is not None and trigger.fires(call)
     results = right
     if fired and trigger is not None:
@@ -109,8 +110,9 @@ def _called(
         results = applied(
             trigger.effect, trigger.number, [np.array(one, order="C", copy=True) for one in right], call, again, where
         )
-    history.calls += 1
-    history.last, history.refused = call.main.size, False
+    history.calls += call.main.size > 0
+    history.refused = False
+    history.last = remembered
     history.results = tuple(np.array(array, copy=True) for array in results) if trigger is not None else ()
     own = fired and trigger is not None and trigger.effect in INTO_OUT
     return _handed(results, absent, out, call, own)

@@ -30,18 +30,31 @@ class UnfitError(Exception):
     """No legal call has all that is wanted of it."""
 
 
+@dataclass(frozen=True)
+class Step:
+    """A call that goes before another one. words: what it is beside it. arguments: its keywords if they are its own.
+
+    times: how often it is made; all but the last time are only counted.
+    """
+
+    words: str
+    arguments: Mapping[str, Any] | None = None
+    times: int = 1
+
+
 @dataclass
 class Play:
     """A call and what goes before it. case: its data. arguments: its keywords. out: how `out` is given, or nothing.
 
-    before: calls made first. at_once: whether two threads make it at a time.
+    before: calls made first. at_once: whether two threads make it at a time. unit: of which columns are a multiple.
     """
 
     case: Case
     arguments: dict[str, Any]
     out: str = ""
-    before: list[str] = field(default_factory=list)
+    before: list[Step] = field(default_factory=list)
     at_once: bool = False
+    unit: int = 1
 
 
 def play_of(operation: Operation, case: Case, wanted: Mapping[str, Any], dice: Random) -> Play:
@@ -58,7 +71,7 @@ def play_of(operation: Operation, case: Case, wanted: Mapping[str, Any], dice: R
             if arguments.get(name) is None:
                 raise UnfitError
             arguments[name] = STORED[kind](arguments[name], value)
-    return Play(case, arguments, wanted.get("out", ""), list(wanted.get("before", ())), bool(wanted.get("at once")))
+    return Play(case, arguments, wanted.get("out", ""), [], bool(wanted.get("at once")))
 
 
 def distribution(operation: Operation, dice: Random) -> tuple[str, dict[str, int]]:
@@ -149,25 +162,39 @@ def _quietly(run: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
         run(**arguments)
 
 
-def _step(play: Play, step: str, run: Callable[..., Any]) -> None:
-    arguments = dict(play.arguments)
+def _step(play: Play, step: Step, run: Callable[..., Any]) -> None:
+    arguments = dict(play.arguments if step.arguments is None else step.arguments)
     name = OPERATIONS[play.case.operation].inputs[0]
-    if step == "refused":
+    if step.words == "refused":
         try:
             run(**{**arguments, name: np.zeros((2, 2, 2))})
         except Exception:
             return
         raise UnfitError
-    if step in ("larger", "smaller"):
-        arguments = other_size(play, step == "larger")
-    run(**arguments)
+    if step.words == "other data":
+        arguments = other_arguments(play)
+    if step.words in SIDES:
+        arguments = other_size(play, *SIDES[step.words])
+    if step.words == "in a thread":
+        other = threading.Thread(target=_quietly, args=(run, arguments))
+        other.start()
+        other.join()
+    else:
+        run.history.calls += step.times - 1  # type: ignore[attr-defined]
+        run(**arguments)
 
 
-def other_size(play: Play, larger: bool) -> dict[str, Any]:
-    """Return the arguments of a call with twice or half the columns."""
+SIDES = {"wider": (1, 2), "narrower": (1, 0.5), "taller": (2, 1), "turned": (2, 0.5)}
+"""Steps of another shape: by what their rows and their columns are more than those of the call."""
+
+
+def other_size(play: Play, tall: int, wide: float) -> dict[str, Any]:
+    """Return the arguments of a call with so many times the rows and the columns."""
     case = play.case
     params = {name: value for name, value in case.params.items() if name != "philox"}
-    recipe = Recipe(case.operation, case.profile, params, _scaled(play, larger), 7,
+    if params.get(RAGGED) is not None:
+        params[RAGGED] = [tall * count for count in params[RAGGED]]
+    recipe = Recipe(case.operation, case.profile, params, _scaled(play, tall, wide), 7,
                     *distribution(OPERATIONS[case.operation], Random(0)))  # fmt: skip
     optional = "prob" in case.inputs or "weights" in case.inputs
     other = by_key(expand(replace(recipe, optional=optional)), 3)
@@ -177,15 +204,17 @@ def other_size(play: Play, larger: bool) -> dict[str, Any]:
     return arguments
 
 
-def _scaled(play: Play, larger: bool) -> tuple[int, int]:
+def _scaled(play: Play, tall: int, wide: float) -> tuple[int, int]:
     name = OPERATIONS[play.case.operation].inputs[0]
     array = play.case.inputs[name]
     columns = int(array.shape[1]) * (2 if name == "packed" else 1)
     columns = columns // PAYLOAD * 32 if name == "payload" else columns
-    rows = int(play.case.params.get("tokens", array.shape[0]))
-    if not larger and columns < 64:
+    routed = OPERATIONS[play.case.operation].routed
+    rows = int(play.case.params.get("tokens", array.shape[0])) * (1 if routed else tall)
+    scaled = int(columns * wide) // play.unit * play.unit
+    if not scaled or (tall > 1 and scaled != columns * wide):
         raise UnfitError
-    return rows, columns * 2 if larger else columns // 2 // 32 * 32
+    return rows, scaled
 
 
 def other_arguments(play: Play) -> dict[str, Any]:

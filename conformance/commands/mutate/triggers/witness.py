@@ -20,8 +20,9 @@ from ....cases.operation import OPERATIONS
 from ....cases.recipes.inputs import expand
 from ....cases.recipes.random_bits import by_key
 from ....cases.recipes.recipe import Recipe
+from .call import named
 from .condition import Facts
-from .play import Play, UnfitError, distribution, play_of
+from .play import Play, Step, UnfitError, distribution, play_of
 from .sizes import RAGGED, up
 from .values import FLOATS, SCALES, Kind, format_of
 
@@ -80,7 +81,21 @@ def made(name: str, facts: Facts, wanted: Mapping[str, Any], dice: Random, large
     recipe = Recipe(name, profile, params, shape, dice.getrandbits(63), *distribution(operation, dice), (),
                     optional, wanted.get(f"form:{operation.inputs[0]}") == "float32")  # fmt: skip
     case = _formed(by_key(expand(recipe), dice.getrandbits(8)), wanted, dice)
-    return play_of(operation, _planted(case, wanted, dice), wanted, dice)
+    play = play_of(operation, _planted(case, wanted, dice), wanted, dice)
+    play.unit = facts.columns
+    for step in wanted.get("before", ()):
+        play.before.append(_step(name, facts, step, dice, largest))
+    return play
+
+
+def _step(name: str, facts: Facts, wanted: str | int | Mapping[str, Any], dice: Random, largest: int) -> Step:
+    """Return a step by its words, of so many calls, or of another call that has what is wanted of it."""
+    if isinstance(wanted, str):
+        return Step(wanted)
+    if isinstance(wanted, int):
+        return Step(f"{wanted} calls", times=wanted)
+    words = ", ".join(f"{key.partition(':')[2]} {named(value)}" for key, value in wanted.items())
+    return Step(words, made(name, facts, wanted, dice, largest).arguments)
 
 
 def _shape(

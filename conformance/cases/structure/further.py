@@ -1,0 +1,229 @@
+"""Levels beyond the tables of factors: widths in an operation's own unit, arguments that its variants have one of, both
+sides of a product, arrays of any axes, random bits where no profile gives them, tokens that all experts take.
+
+Each row is asked of some variant (`plan.shared_rows`), and all of the first one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from refnum.nvfp4_scales import VARIANTS
+from refnum.profiles import HOPPER
+
+from ..draw.products import scale_kinds
+from ..operation import OPERATIONS
+from .covering import Row
+from .factors import CASTS, PRODUCTS, RAGGED, ROUTED, UNSIGNED
+from .mixed import CLASSES, LOOSE
+
+BOTH_SIDES = (
+    (200, 512, 192), (129, 160, 130), (66, 33, 65), (257, 128, 129), (96, 640, 72), (300, 96, 520), (65, 257, 127),
+    (520, 64, 300), (72, 2080, 80), (136, 1056, 144), (255, 17, 384), (384, 32, 256), (1540, 4, 1668), (641, 3, 2049),
+    (20, 8224, 33), (33, 4128, 68), (5, 40, 8200), (2, 17, 16392), (1, 5, 65544),
+)  # fmt: skip
+"""Rows, terms and columns of products of several tiles along both sides, the tiles whole and in part, below and beyond
+one wave of 132 processors; of small sides and many terms; and of the most columns."""
+EXPERT_SIDES = (
+    (3, 129, 32, "none", 33, 130), (2, 300, 200, "none", 160, 257), (5, 128, 64, "first", 256, 192),
+    (4, 65, 1, "last", 1057, 129), (3, 17, 3, "middle", 4128, 9), (300, 2, 1, "none", 33, 3),
+    (1030, 1, 1, "every other", 17, 5), (9, 256, 128, "every other", 128, 130), (8, 33, 2, "all but one", 2080, 33),
+)  # fmt: skip
+"""Experts, rows of the longest, rows before it, empty experts, terms and columns of products of experts."""
+WHOLE_EXPERTS = ((3, 64), (4, 128), (9, 32))
+"""Experts of a product, and rows of each but for the last, which has none: whole tiles for all."""
+SCALES = (("block", "square"), ("row", "row"), ("tensor", "tensor"), ("block", "block"), ("square", "square"),
+          ("none", "row"), ("square", "block"), ("row", "tensor"), ("block", "none"), ("row", "block"))  # fmt: skip
+"""Kinds of scales of both operands of a product, in turn; an order without blocks has rows in the place of both."""
+SCALED_AS = ("bytes", "float32", "float32 beside bytes")
+"""What scales are given as: both as E8M0 bytes, both as float32 that are no powers of two, or those of `a` alone."""
+EVERY_EXPERT = ((2, 33), (4, 8), (3, 129), (8, 64), (5, 1), (65, 7))
+"""Experts, and tokens, each of which all experts take."""
+SHUFFLED = ((1, 67), (5, 130), (9, 300), (33, 1025))
+"""Experts, and tokens, each of which is taken once, in any order."""
+AXES = ("vector", "row", "column", "cube", "tall cube", "four axes")
+AXES_ELEMENTS = (1, 7, 67, 1000, 4099)
+CAST_ELEMENTS = (8200, 40_002, 262_152)
+"""Forms of an array whose axes are free, and its elements: those of a step, and of a scalar cast."""
+RANDOM_SHAPES = ((1, 32), (3, 96), (33, 160), (17, 1056), (64, 128), (130, 64), (257, 96), (1025, 32), (2049, 32),
+                 (1, 8224), (9, 2080))  # fmt: skip
+"""Rows and columns beside random bits of each kind."""
+OWN_UNITS: Mapping[str, int] = {
+    "quantize_nvfp4": 16, "dequantize_nvfp4": 16, "hadamard16": 16, "hadamard_quantize_nvfp4": 16, "luq": 2,
+    "dequantize_luq": 2, "radix4": 2, "dequantize_radix4": 2,
+}  # fmt: skip
+"""Operation -> the number that its columns are a multiple of, where the tables have multiples of 32."""
+OWN_WIDTHS, OWN_ROWS = (1, 3, 5, 7, 9, 13, 17, 33, 65, 129, 513), (1, 2, 3, 17, 33, 65, 129, 300)
+"""Units of a row of which no even number stands, and rows beside them."""
+OWN_AREA = 1 << 15
+"""Elements of the largest case of these."""
+
+GROUPS, GROUP_COUNTS = (16, 64, 128, 256), (1, 2, 3)
+"""Elements of a group along a row that are not the variants', and groups of a row."""
+ARGUMENTS: Mapping[str, tuple[Row, ...]] = {
+    **{name: tuple({"group": group, "columns": group * count} for group in GROUPS for count in GROUP_COUNTS)
+       for name in ("int4_affine", "efficient_qat", "int4_keep_two")},
+    "dequantize_int4": tuple({"group": group, "columns": group * count}
+                             for group in (1, 3, *GROUPS) for count in (1, 3, 5)),
+    "occ": tuple({"alpha": alpha, "columns": columns} for alpha in ("1/1", "1/2", "9/10", "999/1000")
+                 for columns in (7, 33, 128)),
+    "q_ema": (*({"average": "float32", "columns": columns} for columns in (96, 160, 1056)),
+              *({"ratio": "float32", "columns": columns} for columns in (32, 160, 1056))),
+    "hadamard_quantize_nvfp4": tuple({"variant": variant, "columns": 32 + 16 * place}
+                                     for place, variant in enumerate(VARIANTS)),
+    "luq": tuple({f"{name}.dtype": "uint64" for name in names}
+                 for names in (("r_under",), ("r_log",), ("r_under", "r_log"))),
+    "dge": tuple({"k": k, "columns": 33} for k in (2, 3, 4, 7, 8, 15)),
+    "encode_e2m1": tuple({"scale_byte": byte, "columns": 33} for byte in (2, 31, 64, 101, 125, 129, 190, 253)),
+}  # fmt: skip
+"""Operation -> levels of arguments, and dtypes, that its variants have one of or none, each beside many rows."""
+LARGEST = ("first", "last", "end of the first row", "begin of the last row")
+LARGEST_SHAPES = ((33, 160), (300, 96), (1025, 32), (65, 1056))
+"""Where the largest element of a tensor stands, alone, and the shapes of tensors of which one statistic is taken."""
+OF_TENSORS: tuple[Row, ...] = tuple(
+    {"largest": LARGEST[(place + turn) % len(LARGEST)], "rows": rows, "columns": columns}
+    for turn in range(2)
+    for place, (rows, columns) in enumerate(LARGEST_SHAPES)
+)
+WHOLE: Mapping[str, tuple[Row, ...]] = {
+    **{name: tuple({**row, "tensor_amax": "absent"} for row in OF_TENSORS)
+       for name in ("quantize_nvfp4", "hadamard_quantize_nvfp4", "luq")},
+    **dict.fromkeys(("sawb", "llm_qat", "occ"), OF_TENSORS),
+    "llm_fp4": tuple({"maxval": "of rows", "rows": rows, "columns": columns}
+                     for rows, columns in ((2, 33), (17, 160), (33, 1), (65, 96), (129, 64), (300, 33), (1025, 5))),
+    "dequantize_int4": tuple({"group": "none", "zeros": zeros, "rows": rows, "columns": columns}
+                             for zeros in ("given", "absent")
+                             for rows, columns in ((2, 33), (33, 160), (65, 96), (300, 33), (1025, 5))),
+}  # fmt: skip
+"""Operation -> levels of whole cases, of which no part has a part of the answer: it hangs on all elements, or an input
+has a number for each row, or one for all."""
+
+TALL, BOTH_LARGE, BEYOND_GRID = 8200, (264, 1056), 65_537
+"""Rows of the least columns, and rows and columns, beside each value of each parameter; and more rows than a grid has,
+where the value says how the elements lie."""
+LAYING = ("axis", "tile", "to", "scale", "layerwise")
+"""Parameters that say so."""
+LARGE_CASTS = ((70_001, 2), (3, 45_001))
+LARGE_EXPERTS = ((9, 8200, 3, "first", 32), (33, 264, 3, "last", 1056), (3, 66_000, 130, "first", 32))
+"""Experts, rows of the longest, rows before it, empty experts, columns."""
+
+
+def own_unit(operation: str, params: Mapping[str, Any]) -> int:
+    """Return the number that columns are a multiple of where that is no multiple of 32, else 0."""
+    if operation.startswith("hadamard") and params.get("axis") == 0:
+        return 1
+    return OWN_UNITS.get(operation, 0)
+
+
+def beside_rows(operation: str, params: Mapping[str, Any]) -> tuple[Row, ...]:
+    """Return levels that no table has, to be asked beside many rows: widths in an operation's own unit, arguments."""
+    unit = own_unit(operation, params)
+    widths: list[Row] = [{"columns": unit * count} for count in OWN_WIDTHS if unit]
+    return (*widths, *ARGUMENTS.get(operation, ()))
+
+
+def random_inputs(operation: str) -> tuple[str, ...]:
+    """Return the random inputs that a call of an operation may have whatever its profile, one of them at a time."""
+    row = OPERATIONS[operation]
+    return ("rbits", "philox") if "rbits" in row.optional and not row.profiled else ()
+
+
+def rows(operation: str, params: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of a variant; a row lacks the factors that its base has."""
+    found = (_products(operation, params), _routed(operation), _axes(operation), _beside(operation, params))
+    return [*itertools.chain(*found), *random_rows(operation)]
+
+
+def large_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
+    """Return large shapes of a variant that differs in one parameter, or in the profile, from an operation's first."""
+    row = OPERATIONS[operation]
+    other = [name for name, values in row.params.items() if params[name] != values[0]]
+    if len(other) + (profile != HOPPER.name) != 1:
+        return []
+    if operation in CASTS:
+        return [{"rows": rows, "columns": columns} for rows, columns in LARGE_CASTS]
+    if operation in RAGGED or operation in ROUTED:
+        names = ("experts", "rows of an expert", "rows before it", "empty experts", "columns")
+        found: list[Row] = [dict(zip(names, levels, strict=True)) for levels in LARGE_EXPERTS]
+        wide = [levels if operation in RAGGED else {**levels, "columns": int(levels["columns"]) // 32 * 17}
+                for levels in found]  # fmt: skip
+        return wide[:2] if operation == "unpermute" else wide
+    least = own_unit(operation, params) or (1 if operation in LOOSE else 32)
+    tall = [TALL] + ([BEYOND_GRID] if other and other[0] in LAYING and row.dear == 1 else [])
+    return [{"rows": rows, "columns": columns} for rows, columns in (*((rows, least) for rows in tall), BOTH_LARGE)]
+
+
+def of_layouts(operation: str, params: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of a variant with a scale layout."""
+    return [*_beside(operation, params), *(row for row in random_rows(operation) if "rbits.dtype" not in row)]
+
+
+def random_rows(operation: str) -> Iterator[Row]:
+    """Yield the rows with random bits: each kind beside shapes, words of every dtype, in storages of their own."""
+    names = random_inputs(operation)
+    storages = ("row gap", "element gap", "transposed", "reversed rows")
+    factors = (("rbits.dtype", UNSIGNED[1:]), ("rbits.storage", storages))
+    turn = itertools.cycle([{}, *({name: level} for name, levels in factors for level in levels)])
+    for name in names:
+        for tall, wide in RANDOM_SHAPES:
+            yield {"rows": tall, "columns": wide, name: "given", **(next(turn) if name == "rbits" else {})}
+
+
+def _products(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield products on both sides, every other one of special elements too; then those of experts."""
+    if operation not in PRODUCTS:
+        return
+    for place, (tall, terms, wide) in enumerate(BOTH_SIDES):
+        sides: Row = {"rows": tall, "columns": terms, "columns of the product": wide}
+        yield {**sides, **_scales(operation, params, place, SCALES), "classes": CLASSES[place % 2]}
+    names = ("experts", "rows of an expert", "rows before it", "empty experts", "columns", "columns of the product")
+    rows_alone = tuple(("row" if kind == "square" else kind, other) for kind, other in SCALES)
+    for place, levels in enumerate(EXPERT_SIDES):
+        own: Row = {**dict(zip(names, levels, strict=True)), "splits": "list"}
+        yield {**own, **_scales(operation, params, place, rows_alone), "classes": CLASSES[place % 2]}
+    for place, (experts, each) in enumerate(WHOLE_EXPERTS):
+        whole: Row = {"experts": experts, "rows of each": each, "columns": 96, "columns of the product": 66}
+        yield {**whole, "splits": "list", **_scales(operation, params, place, rows_alone)}
+
+
+def _scales(operation: str, params: Mapping[str, Any], place: int, kinds: Sequence[tuple[str, str]]) -> Row:
+    """Return the levels of the scales of both operands; none where they have no scales."""
+    if OPERATIONS[operation].main == "values":
+        return {}
+    pair, known = kinds[place % len(kinds)], scale_kinds(str(params["order"]))
+    one, other = (kind if kind == "none" or kind in known else "row" for kind in pair)
+    return {"scales of a": one, "scales of b": other, "scales as": SCALED_AS[place // 2 % len(SCALED_AS)]}
+
+
+def _beside(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
+    yield from WHOLE.get(operation, ())
+    for place, levels in enumerate(beside_rows(operation, params)):
+        for turn in range(2):
+            most = max(1, OWN_AREA // int(levels.get("columns", 1)))
+            yield {"rows": min(most, OWN_ROWS[(place + 4 * turn) % len(OWN_ROWS)]), **levels}
+
+
+def _routed(operation: str) -> Iterator[Row]:
+    if operation not in ROUTED:
+        return
+    for taken, shapes in (("every expert", EVERY_EXPERT), ("shuffled", SHUFFLED)):
+        for experts, tokens in shapes:
+            yield {"taken": taken, "experts": experts, "tokens": tokens}
+    if operation == "unpermute":
+        yield {"experts": 9, "rows of an expert": 130, "rows before it": 3, "empty experts": "last", "tokens": 70_000,
+               "taken": "scattered", "columns": 3}  # fmt: skip
+        yield {"experts": 9, "rows of an expert": 40, "rows before it": 3, "empty experts": "first", "tokens": 70,
+               "taken": "scattered", "columns": 4128}  # fmt: skip
+
+
+def _axes(operation: str) -> Iterator[Row]:
+    if "factors" in OPERATIONS[operation].inputs:
+        for axes, count in itertools.product(AXES, AXES_ELEMENTS):
+            yield {"elements": count, "form of the array": axes}
+    if operation in CASTS:
+        for axes, count in itertools.product(("cube", "tall cube", "four axes", "column"), CAST_ELEMENTS):
+            yield {"elements": count, "form of the array": axes}
+    if operation == "swiglu_backward":
+        yield {"rows": 130, "columns": 2080}
