@@ -286,7 +286,12 @@ def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.n
         arguments["profile"] = profile or refnum.get_profile(case.profile)
     result = function(**arguments)
     result = result if isinstance(result, tuple) else (result,)
-    return tuple(array.view(np.uint8) if array.dtype == bool else array for array in result if array is not None)
+    return tuple(without_bools(array) for array in result if array is not None)
+
+
+def without_bools(array: np.ndarray) -> np.ndarray:
+    """Return truth values as bytes, any other array as it is."""
+    return array.view(np.uint8) if array.dtype == bool else array
 
 
 def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, np.ndarray]:

@@ -9,6 +9,11 @@ from run_tools import only, report_of
 import refnum
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.operation import OPERATIONS, call_golden, run_golden
+from refnum.conformance.commands.mutate.triggers.condition import Condition
+from refnum.conformance.commands.mutate.triggers.draw import tells
+from refnum.conformance.commands.mutate.triggers.effects import EFFECTS
+from refnum.conformance.commands.mutate.triggers.kernel import Trigger, kernel
+from refnum.conformance.commands.mutate.triggers.play import Play
 from refnum.conformance.subjects.loading.executable import question
 from refnum.conformance.subjects.loading.shapes import output_specs
 from refnum.conformance.subjects.loading.shared_library import from_library
@@ -91,6 +96,15 @@ def test_a_library_writes_bytes(tmp_path):
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", tmp_path / "k.so", tmp_path / "k.c"], check=True)
     function = from_library(tmp_path / "k.so")["operations"][NAME]
     assert np.array_equal(function(**DISTANCES)[0], RIGHT)
+
+
+def test_a_kernel_of_the_trigger_exam_fills_bytes_and_is_right_without_a_trigger():
+    run, flags = kernel(NAME, refnum.osci_reset_by_distance, None), np.empty((1, 4), np.uint8)
+    assert run(**DISTANCES, out=flags) is flags and np.array_equal(flags, RIGHT)
+    never = Condition("never", "never", lambda call: False, {})
+    trigger = Trigger((never,), EFFECTS[0], 0, "everything")
+    assert run(**DISTANCES).dtype == np.uint8
+    assert not any(tells(NAME, trigger, Play(CASE, dict(DISTANCES), out)) for out in ("", "given"))
 
 
 def test_the_model_takes_shares_as_pairs():

@@ -15,7 +15,7 @@ import refnum
 from refnum.errors import RefnumError
 
 from ....cases.entry import Operation
-from ....cases.operation import OPERATIONS
+from ....cases.operation import OPERATIONS, without_bools
 from . import forms, sizes, turns, values
 from .base import memorised
 from .condition import Condition, Facts
@@ -121,7 +121,7 @@ def _condition(dice: Random, operation: Operation, facts: Facts) -> Condition:
 def tells(name: str, trigger: Trigger, play: Play) -> bool:
     """Whether a play shows that a kernel with a trigger is wrong where the model is right."""
     base: Callable[..., Any] = memorised(getattr(refnum, name))
-    right = _arrays(base(**play.arguments))
+    right = [without_bools(array) for array in _arrays(base(**play.arguments))]
     wrong = kernel(name, base, trigger)
     given = {key: np.array(value, copy=True) for key, value in play.arguments.items() if isinstance(value, np.ndarray)}
     try:

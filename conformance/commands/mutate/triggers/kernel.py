@@ -15,7 +15,7 @@ import numpy as np
 from refnum.errors import ArgumentError
 
 from ....cases.entry import Operation
-from ....cases.operation import OPERATIONS
+from ....cases.operation import OPERATIONS, without_bools
 from .call import Call, History
 from .condition import Condition
 from .effects import INTO_OUT, Effect, Results, applied
@@ -135,11 +135,14 @@ def _leave(history: History, entry: tuple[int, bool]) -> bool:
 
 
 def _results(base: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Results, int | None]:
-    """Return the arrays of a call; and how many None stand behind them, or None where the result is one array."""
+    """Return the arrays of a call, truth values as bytes; and how many None stand behind them.
+
+    None in place of the number where the result is one array.
+    """
     given = base(**arguments)
     if not isinstance(given, tuple):
-        return [given], None
-    arrays = [array for array in given if array is not None]
+        return [without_bools(given)], None
+    arrays = [without_bools(array) for array in given if array is not None]
     return arrays, len(given) - len(arrays)
 
 

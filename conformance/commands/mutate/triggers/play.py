@@ -15,7 +15,7 @@ import refnum
 
 from ....cases.case import Case
 from ....cases.entry import Operation
-from ....cases.operation import OPERATIONS, arguments_of
+from ....cases.operation import OPERATIONS, arguments_of, without_bools
 from ....cases.recipes.inputs import expand
 from ....cases.recipes.random_bits import by_key
 from ....cases.recipes.recipe import Recipe
@@ -143,7 +143,7 @@ def played(play: Play, run: Callable[..., Any], base: Callable[..., Any]) -> tup
     outs: list[np.ndarray] = []
     if play.out:
         right = base(**play.arguments)
-        arrays = [one for one in (right if isinstance(right, tuple) else (right,)) if one is not None]
+        arrays = [without_bools(one) for one in (right if isinstance(right, tuple) else (right,)) if one is not None]
         outs = outs_for(arrays, play.out)
         keywords["out"] = tuple(outs) if len(outs) > 1 else outs[0]
     if not play.at_once:
