@@ -287,13 +287,18 @@ def _refuses_beside(subject: Subject, case: Case) -> str:
     return subject.supports(case.operation, case.profile, params) if beside and subject.supports else ""
 
 
+def declines(subject: Subject, case: Case) -> str:
+    """Return why a subject declares a case outside of what it takes, or an empty text."""
+    return (subject.outside(case) if subject.outside else "") or _refuses_beside(subject, case)
+
+
 def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords for one call on these arrays, which are of the subject's library.
 
     Raises UnsupportedError when the callable cannot take something that matters, or the case is outside of what the
     subject supports.
     """
-    reason = (subject.outside(case) if subject.outside else "") or _refuses_beside(subject, case)
+    reason = declines(subject, case)
     if reason:
         raise UnsupportedError(f"{subject.name}: {reason}.")
     function = subject.operations[case.operation]

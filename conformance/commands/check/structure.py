@@ -21,7 +21,7 @@ from ...cases.structure.covering import Row
 from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import CALLS, structure_rows
 from ...subjects.calls.call import Called, call, one_changed
-from ...subjects.subject import Subject
+from ...subjects.subject import Subject, declines
 from ...verdicts.judge import record
 from ...verdicts.probes import probe
 from ...verdicts.refusals import refusal
@@ -164,7 +164,8 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
     if not called.declared and not refusal(call(subject, case, engine.plan.seconds)):
         tally.fail(Failure(case, NO_LEVEL, f"{sweep.WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
     elif called.declared:
-        _in_other_shapes(engine, subject, asked, tally)
+        if not declines(subject, replace(case, params={**case.params, FORM: {}})):  # else no shape helps
+            _in_other_shapes(engine, subject, asked, tally)
     else:
         _pin_down(engine, subject, asked, tally, called)
     return False

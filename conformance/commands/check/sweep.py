@@ -23,7 +23,7 @@ from ...cases.structure.cutting import Field, Part
 from ...cases.structure.fields import fields
 from ...subjects.calls.call import Called, call
 from ...subjects.calls.parts import call_parts
-from ...subjects.subject import Subject, takes_out
+from ...subjects.subject import Subject, declines, takes_out
 from ...verdicts.compare import dtypes_allowed
 from ...verdicts.judge import record
 from ...verdicts.refusals import refusal
@@ -74,6 +74,7 @@ def _ask(
     if inside is None:
         return
     case, golden = inside
+    declined = declines(subject, case)
     allowed = {output.name: dtypes_allowed(output, golden[output.name], case) for output in outputs_of(case)}
     if OUT in case.params:
         allowed["scales"] = (stored_scales(case, golden["scales"]).dtype.name,)
@@ -99,6 +100,9 @@ def _ask(
                 _count(engine, subject, part, want)
                 continue
             if calls and _refused(tally, part) and refusal(calls[place]):
+                tally.coverage.add_row(part.row, False)
+                continue
+            if declined and calls and calls[place].declared and part is not field.parts[0]:  # one part tells of all
                 tally.coverage.add_row(part.row, False)
                 continue
             before = tally.seconds
