@@ -27,7 +27,7 @@ from ..subjects.calls.forced_paths import (
     takes_arrays,
     with_empty_experts,
 )
-from ..subjects.calls.in_turn import hold_results, replay_in_place
+from ..subjects.calls.in_turn import CALLS_KEPT, hold_results, replay_in_place
 from ..subjects.calls.streams import STREAMED, under_graph
 from ..subjects.layout_variants import KEYWORDS
 from ..subjects.subject import Subject
@@ -105,6 +105,8 @@ def _held(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: f
     other_case, first, last = hold_results(subject, case, seconds)
     if first is last:
         record(first, case, golden, tally, _plain(subject, seconds))
+    elif last.finding == Finding.NOT_DETERMINISTIC:
+        tally.repeat(other_case, CALLS_KEPT - 2, 1)
     else:
         record(last, other_case, run_golden(other_case), tally, _plain(subject, seconds))
 

@@ -226,8 +226,6 @@ def test_a_mistake_is_told_before_the_harness_is_imported(mistake):
     asked = f"""
 import sys, typer
 from refnum.conformance.cli import app
-from refnum.conformance.commands.mutate import command
-from refnum.errors import FileError
 try:
     typer.main.get_command(app)(["check", *{mistake!r}])
 except SystemExit as end:

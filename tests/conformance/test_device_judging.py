@@ -66,7 +66,7 @@ def recipe(name, number=0):
     params = dict(operation.defaults())
     if OPERATIONS[name].ragged:
         params["splits"] = [4, 0, 6]
-    columns = 256 if name.endswith("tetrajet_v2") else 160
+    columns = 256 if name.endswith("tetrajet_v2") or name == "osci_reset" else 160
     return Recipe(
         name, "HOPPER", params, (10, columns), 77, distribution.name, dict(distribution.simple), optional=True
     )

@@ -73,7 +73,7 @@ def test_vectors_come_first_then_corners_domains_and_samples(monkeypatch):
     assert (row["corners"], row["vectors"], row["sampled"], row["cases"]) == (1, 1, 1, 99)
     assert row["evidence"] == (
         "1 corner cases; 1 frozen vectors; proved all of three (96 cases); 1 sampled cases, not a proof; "
-        "left out scales in layouts other than bytes, as it takes no `layout_out`; 25 calls without a flip, "
+        "left out scales in layouts other than bytes, as it takes no `layout_out`; 26 calls without a flip, "
         "which excludes (95 %) that more than 1 in 8 flips"
     )
 

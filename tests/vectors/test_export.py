@@ -164,7 +164,7 @@ def test_refusals_are_named(tmp_path):
         ["--operation", "no_such", "--out", tmp_path / "y"],
     ):
         result = CliRunner().invoke(vectors_app, ["export", *map(str, words)])
-        assert result.exit_code == 2 and "error:" in result.output
+        assert result.exit_code == 2 and "refnum:" in result.output
     assert (tmp_path / "full" / "file").read_text() == "mine" and not (tmp_path / "y").exists()
     with pytest.raises(VectorFileError, match="xml"):
         export_vectors("xml", tmp_path / "z")

@@ -43,4 +43,4 @@ def test_a_file_is_shown_whole(folder):
 @pytest.mark.parametrize("what", ["zzzz", "0", "notes.json", "MANIFEST.sha256"])
 def test_what_is_no_vector_is_a_named_error(what):
     result = run("show", what)
-    assert result.exit_code == 2 and "error:" in result.output
+    assert result.exit_code == 2 and "refnum:" in result.output

@@ -32,7 +32,7 @@ def case_of(operation: Operation, keywords: dict[str, Any]) -> Case:
 
 
 def output_specs(case: Case) -> list[tuple[tuple[int, ...], np.dtype]]:
-    """Return shape and dtype of every output: those of the golden model on zeros of the same shapes."""
+    """Return shape and dtype of every output, as the golden model has them on zeros of these shapes, or periods of 1."""
     key = tuple((name, array.shape, array.dtype.str, str(array.dtype)) for name, array in case.inputs.items())
     index = {n: a for n, a in case.inputs.items() if n == "row_map"}
     params = tuple((name, tuple(v) if isinstance(v, list | tuple) else v) for name, v in case.params.items())
@@ -55,7 +55,7 @@ class _Fixed:
 
 @functools.lru_cache(maxsize=4096)
 def _shapes_of(operation: str, profile: str, params: Any, key: Any, *maps: _Fixed) -> list[Any]:
-    inputs = {name: np.zeros(shape, dtype_of(word)) for name, shape, _, word in key}
+    inputs = {name: np.full(shape, name == "period", dtype_of(word)) for name, shape, _, word in key}
     if maps:
         inputs["row_map"] = maps[0].array
     listed = {name: list(v) if isinstance(v, tuple) else v for name, v in params}
