@@ -32,7 +32,7 @@ def case_of(operation: Operation, keywords: dict[str, Any]) -> Case:
 
 
 def output_specs(case: Case) -> list[tuple[tuple[int, ...], np.dtype]]:
-    """Return shape and dtype of every output, as the golden model has them on zeros of these shapes, or periods of 1."""
+    """Return shape and dtype of every output: the golden model's on zeros, or periods of 1, of these shapes."""
     key = tuple((name, array.shape, array.dtype.str, str(array.dtype)) for name, array in case.inputs.items())
     index = {n: a for n, a in case.inputs.items() if n == "row_map"}
     params = tuple((name, tuple(v) if isinstance(v, list | tuple) else v) for name, v in case.params.items())
