@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import threading
 
 import numpy as np
 import pytest
@@ -299,14 +300,15 @@ def test_one_that_refuses_storage_that_it_has_seen_is_found():
 
 @pytest.mark.parametrize("buffers", [2, 3, 9])
 def test_buffers_that_are_handed_out_in_turn_are_found_and_shown_again(buffers):
-    ring, calls = {}, []
+    ring, calls, one_at_a_time = {}, [], threading.Lock()  # two threads have buffers of their own
 
     def in_turn(x, profile):
         result = right(x, profile)
-        calls.append(1)
-        own = ring.setdefault((x.shape, len(calls) % buffers), [np.empty_like(part) for part in result])
-        for buffer, part in zip(own, result, strict=True):
-            buffer[...] = part
+        with one_at_a_time:
+            calls.append(1)
+            own = ring.setdefault((x.shape, len(calls) % buffers), [np.empty_like(part) for part in result])
+            for buffer, part in zip(own, result, strict=True):
+                buffer[...] = part
         return tuple(own)
 
     row = only(report_of(subject(in_turn)))
