@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -9,9 +10,12 @@ from run_tools import only, report_of, right, subject
 
 import refnum
 from refnum.conformance.cases.case import Case
-from refnum.conformance.cases.operation import run_golden
+from refnum.conformance.cases.findings import Finding
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.mismatches.failures import observe_again
 from refnum.conformance.subjects.arrays import with_rows_far_apart
+from refnum.conformance.subjects.calls.in_turn import hold_results
 from refnum.conformance.subjects.isolation import child
 from refnum.conformance.verdicts import probes
 from refnum.conformance.verdicts.elsewhere import MOVED
@@ -114,3 +118,45 @@ def test_rows_far_apart_hold_the_data_and_span_more_than_32_bits(shape):
 def test_every_call_elsewhere_can_be_made_in_another_process():
     """It is found there by its name."""
     assert {storage.call.__name__ for storage in MOVED} <= set(child.CALLS)
+
+
+def given():
+    return Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": np.ones((1, 32), np.float32)})
+
+
+@pytest.mark.parametrize("buffers", [2, 3, 9])
+def test_buffers_that_are_handed_out_in_turn_are_found_and_shown_again(buffers):
+    ring, calls, one_at_a_time = {}, [], threading.Lock()  # two threads have buffers of their own
+
+    def in_turn(x, profile):
+        result = right(x, profile)
+        with one_at_a_time:
+            calls.append(1)
+            own = ring.setdefault((x.shape, len(calls) % buffers), [np.empty_like(part) for part in result])
+            for buffer, part in zip(own, result, strict=True):
+                buffer[...] = part
+        return tuple(own)
+
+    row = only(report_of(subject(in_turn)))
+    assert row["outcome"] == "mismatch" and "earlier-result-changed" in row["findings"]
+    assert row["failures"][0]["reproduced"] == "3 of 3"
+
+
+def test_results_of_their_own_are_held():
+    other, first, last = hold_results(subject(right), given())
+    assert first.outcome is last.outcome is Outcome.PASS and not last.finding
+    assert np.array_equal(last.results[0], call_golden(other)[0])
+
+
+@pytest.mark.parametrize("wrong", range(2, 11))
+def test_every_call_beside_held_results_is_compared(wrong):
+    """A kernel that is wrong on one call alone, whichever of them it is."""
+    calls = []
+
+    def once(x, profile):
+        calls.append(1)
+        codes, *more = right(x, profile)
+        return (codes ^ np.uint8(len(calls) == wrong), *more)
+
+    other, _, last = hold_results(subject(once), given())
+    assert last.finding == Finding.NOT_DETERMINISTIC or not np.array_equal(last.results[0], call_golden(other)[0])

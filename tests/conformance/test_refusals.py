@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import threading
 
 import numpy as np
 import pytest
@@ -13,13 +12,11 @@ import refnum
 from refnum.conformance.api import verified
 from refnum.conformance.cases.case import FORM, Case
 from refnum.conformance.cases.corners import corner_cases
-from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.reports.badge import badge
 from refnum.conformance.subjects.calls.call import NO_ROOM, Called
 from refnum.conformance.subjects.calls.forms import out_in_form
-from refnum.conformance.subjects.calls.in_turn import hold_results
 from refnum.conformance.subjects.loading.declare import AnyOf, Limits
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.judge import judge, record
@@ -296,44 +293,6 @@ def test_one_that_refuses_storage_that_it_has_seen_is_found():
     row = only(report_of(subject(by_address)))
     assert row["outcome"] == "mismatch" and row["findings"] == ["refused-in-place"]
     assert row["failures"][0]["reproduced"] == "3 of 3" and row["words"].endswith("it is answered: cached")
-
-
-@pytest.mark.parametrize("buffers", [2, 3, 9])
-def test_buffers_that_are_handed_out_in_turn_are_found_and_shown_again(buffers):
-    ring, calls, one_at_a_time = {}, [], threading.Lock()  # two threads have buffers of their own
-
-    def in_turn(x, profile):
-        result = right(x, profile)
-        with one_at_a_time:
-            calls.append(1)
-            own = ring.setdefault((x.shape, len(calls) % buffers), [np.empty_like(part) for part in result])
-            for buffer, part in zip(own, result, strict=True):
-                buffer[...] = part
-        return tuple(own)
-
-    row = only(report_of(subject(in_turn)))
-    assert row["outcome"] == "mismatch" and "earlier-result-changed" in row["findings"]
-    assert row["failures"][0]["reproduced"] == "3 of 3"
-
-
-def test_results_of_their_own_are_held():
-    other, first, last = hold_results(subject(right), case())
-    assert first.outcome is last.outcome is Outcome.PASS and not last.finding
-    assert np.array_equal(last.results[0], call_golden(other)[0])
-
-
-@pytest.mark.parametrize("wrong", range(2, 11))
-def test_every_call_beside_held_results_is_compared(wrong):
-    """A kernel that is wrong on one call alone, whichever of them it is."""
-    calls = []
-
-    def once(x, profile):
-        calls.append(1)
-        codes, *more = right(x, profile)
-        return (codes ^ np.uint8(len(calls) == wrong), *more)
-
-    other, _, last = hold_results(subject(once), case())
-    assert last.finding == Finding.NOT_DETERMINISTIC or not np.array_equal(last.results[0], call_golden(other)[0])
 
 
 @pytest.mark.parametrize(

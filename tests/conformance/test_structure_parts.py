@@ -343,3 +343,17 @@ def test_a_call_that_ends_its_own_thread_is_waited_for():
         return golden("decode_e8m0")(codes, dtype)
 
     assert called_at_once(run, 2).outcome is Outcome.PASS
+
+
+def test_what_a_subject_declares_outside_is_asked_once_a_field():
+    """All parts count as refused; the golden model runs for no more than a field and one of its parts."""
+    asked, subject = [], Subject("k", {"pack_payload": golden("pack_payload")}, outside=lambda case: "not here")
+    engine = engine_of(subject, "pack_payload", quick=False)
+    engine.progress.step = asked.append
+    sweep.ask(engine, ("pack_payload", "HOPPER", {}), "full", {"k"}, lambda *_: False,
+              functools.partial(structure._judge, engine))  # fmt: skip
+    made = list(fields("pack_payload", "HOPPER", {}, "full"))
+    tally = engine.tallies["k"]
+    assert len(made) < len(asked) <= 2 * len(made) < sum(len(field.parts) for field in made)
+    assert tally.coverage.refused >= sum(len(field.parts) for field in made)
+    assert not tally.coverage.cases and not tally.compared and not tally.wrong

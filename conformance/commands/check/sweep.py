@@ -74,7 +74,7 @@ def _ask(
     if inside is None:
         return
     case, golden = inside
-    declined = declines(subject, case)
+    declined, told = declines(subject, case), False
     allowed = {output.name: dtypes_allowed(output, golden[output.name], case) for output in outputs_of(case)}
     if OUT in case.params:
         allowed["scales"] = (stored_scales(case, golden["scales"]).dtype.name,)
@@ -102,9 +102,11 @@ def _ask(
             if calls and _refused(tally, part) and refusal(calls[place]):
                 tally.coverage.add_row(part.row, False)
                 continue
-            if declined and calls and calls[place].declared and part is not field.parts[0]:  # one part tells of all
-                tally.coverage.add_row(part.row, False)
-                continue
+            if declined and calls and calls[place].declared:  # one part tells of all
+                if told:
+                    tally.coverage.add_row(part.row, False)
+                    continue
+                told = True
             before = tally.seconds
             note(place)
             _closely(engine, subject, field, part, want, calls[place] if calls else None, judged)
