@@ -255,47 +255,45 @@ def steps(facts: Instruction, a: Operand, b: Operand, most: int) -> Iterator[Ter
 
 def step(facts: Instruction, terms: Terms, c: Array | None) -> Array:
     """Return the float32 bits of one step, u32 [..., M, N]. c: the accumulators' bits; None is +0."""
-    top = terms.top
+    top, special = terms.top, terms.special is not None
     if c is not None:
-        significand, exponent = _accumulator(c)
+        magnitude = c & ~SIGN
+        significand, exponent = _accumulator(magnitude)
         top = np.maximum(top, exponent)
+        special = special or bool((magnitude >= INF).any())
     cut = terms.magnitude >> np.minimum(top - terms.exponent, np.int32(31))
     # every product is below 2**(fraction_bits + 2), so that all of a step's are below 2**31
-    total = ((cut ^ terms.minus) - terms.minus).sum(axis=0, dtype=np.int32).astype(np.int64)
+    total = _signed(cut, terms.minus).sum(axis=0, dtype=np.int32).astype(np.int64)
     if c is not None:
-        total = total + _cut(significand, 2, top - exponent + np.int32(25 - facts.fraction_bits))
-    out = _result(total, top - np.int32(facts.fraction_bits), facts.result_bits)
-    if terms.special is None and (c is None or not bool(((c & ~SIGN) >= INF).any())):
-        return out
-    return _with_specials(out, terms.special, np.zeros_like(out) if c is None else c)
+        places = top - exponent + np.int32(25 - facts.fraction_bits)
+        cut = (significand << np.int32(2)) >> np.minimum(places, np.int32(31))
+        total = total + _signed(cut, c.view(np.int32) >> np.int32(31))
+    out = _result(facts, total, top)
+    return _with_specials(out, terms.special, np.zeros_like(out) if c is None else c) if special else out
 
 
-def _accumulator(c: Array) -> tuple[Array, Array]:
-    """(signed significand i32 with 23 fraction bits, exponent i32) of float32 bits; NaN and Inf have any."""
-    field, significand = _fields(c & ~SIGN)
-    significand = significand.view(np.int32)
-    absent = (significand == np.int32(0)) * np.int32(_ABSENT)
-    minus = c.view(np.int32) >> np.int32(31)  # 0 or -1
-    return (significand ^ minus) - minus, field.view(np.int32) - np.int32(126) + absent
+def _accumulator(magnitude: Array) -> tuple[Array, Array]:
+    """(significand with 23 fraction bits, exponent), i32, of float32 magnitude bits; NaN and Inf have any."""
+    field, significand = _fields(magnitude)
+    absent = (significand == np.uint32(0)) * np.int32(_ABSENT)
+    return significand.view(np.int32), field.view(np.int32) - np.int32(126) + absent
 
 
-def _cut(signed: Array, lift: int, places: Array) -> Array:
-    """signed * 2**(lift - places), cut toward zero; i32, `places` from 0."""
-    cut = (abs(signed) << np.int32(lift)) >> np.minimum(places, np.int32(31))
-    minus = signed >> np.int32(31)  # 0 or -1
-    return (cut ^ minus) - minus
+def _signed(magnitude: Array, minus: Array) -> Array:
+    """A magnitude, negated where `minus` is -1 and not 0."""
+    return (magnitude ^ minus) - minus
 
 
-def _result(total: Array, unit: Array, kept_bits: int) -> Array:
-    """float32 bits of total * 2**unit (i64 below 2**53, i32), cut to `kept_bits` fraction bits of its significand."""
-    # the conversion is exact and normal: its bits are those of the result but for the bias and `unit`
+def _result(facts: Instruction, total: Array, top: Array) -> Array:
+    """float32 bits of total * 2**(top - fraction_bits), i64 below 2**53 and i32, cut to the bits that are kept."""
+    # the conversion is exact and normal: its bits are those of the result but for the bias and the power of two
     wide = total.astype(np.float64).view(np.int64)
-    cut = (wide & np.int64((1 << 63) - (1 << (52 - kept_bits)))) >> np.int64(29)
-    bits = cut + ((unit + np.int32(FP32.bias - 1023)).astype(np.int64) << np.int64(23))
+    cut = (wide & np.int64((1 << 63) - (1 << (52 - facts.result_bits)))) >> np.int64(29)
+    bits = cut + ((top + np.int32(FP32.bias - 1023 - facts.fraction_bits)).astype(np.int64) << np.int64(23))
     sign = (wide >> np.int64(32)) & np.int64(SIGN)
     if bool((bits < _NORMAL).any()):
         places = np.minimum(np.maximum(np.int64(1) - (bits >> np.int64(23)), np.int64(0)), np.int64(31))
-        low = ((cut & (_NORMAL - np.int64(1))) | _NORMAL) >> places & np.int64(-1 << (23 - kept_bits))
+        low = ((cut & (_NORMAL - np.int64(1))) | _NORMAL) >> places & np.int64(-1 << (23 - facts.result_bits))
         bits = np.where(bits < _NORMAL, low, bits)
         sign = sign * (bits != np.int64(0))
     return (np.minimum(bits, np.int64(OVERFLOW)) | sign).astype(np.uint32)
