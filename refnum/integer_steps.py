@@ -76,8 +76,8 @@ def restored(codes: Array, scales: Array, zeros: Array | None) -> Array:
             raise ShapeError(
                 f"zeros is {zeros.dtype} {tuple(zeros.shape)}; allowed are uint8 and float32 of the scales' shape"
             )
-        place = _numbers(zeros, False) if zeros.dtype == np.uint8 else contiguous(zeros).view(np.uint32)
-        number = subtract(number, place.reshape(wide.shape))
+        place = contiguous(zeros.astype(np.float32)).view(np.uint32).reshape(wide.shape)
+        number = subtract(number, place)
     return multiply(number, wide).reshape(m, k).view(np.float32)
 
 

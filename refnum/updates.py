@@ -5,6 +5,8 @@ Every operation is one of float32 on bit patterns, in integers: CuPy's own float
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .arguments import require_flag
@@ -33,8 +35,8 @@ def adam_apply(gradient: Array, weight: Array, m: Array, v: Array, factors: Arra
     Raises:
         DtypeError, ShapeError.
     """
-    gradient, weight, m, v, *scalars = _bits(8, gradient, weight, m, v, factors)
-    return _floats(*_adam(gradient, weight, m, v, *scalars))
+    shape, gradient, weight, m, v, *scalars = _bits(8, gradient, weight, m, v, factors)
+    return _floats(shape, *_adam(gradient, weight, m, v, *scalars))
 
 
 def spam_apply(
@@ -62,7 +64,7 @@ def spam_apply(
     Raises:
         DtypeError, ShapeError, ArgumentError.
     """
-    gradient, weight, m, v, *scalars = _bits(8, gradient, weight, m, v, factors)
+    shape, gradient, weight, m, v, *scalars = _bits(8, gradient, weight, m, v, factors)
     threshold, beta1, rest1, beta2, rest2, eps, rate, rest = scalars
     spikes, anew, decays = (require_flag(n, x) for n, x in (("clip", clip), ("reset", reset), ("decay", decay)))
     if anew:
@@ -73,7 +75,7 @@ def spam_apply(
         gradient = np.where(above(multiply(gradient, gradient), limit), root, gradient)
     m, v = averaged(m, beta1, gradient, rest1), averaged(v, beta2, multiply(gradient, gradient), rest2)
     weight = subtract(weight, multiply(rate, divide(m, add(square_root(v), eps))))
-    return _floats(subtract(weight, multiply(rest, weight)) if decays else weight, m, v)
+    return _floats(shape, subtract(weight, multiply(rest, weight)) if decays else weight, m, v)
 
 
 def stable_spam_apply(
@@ -92,7 +94,7 @@ def stable_spam_apply(
     Raises:
         DtypeError, ShapeError, ArgumentError.
     """
-    gradient, weight, m, v, *scalars = _bits(12, gradient, weight, m, v, factors)
+    shape, gradient, weight, m, v, *scalars = _bits(12, gradient, weight, m, v, factors)
     if not isinstance(forget, str) or forget not in FORGETS:
         raise ArgumentError(f"forget={shown(forget)} is not one of {', '.join(map(repr, FORGETS))}")
     decay, limit, largest, norm, wanted_norm, *rates = scalars
@@ -103,7 +105,7 @@ def stable_spam_apply(
     weight, m, v = _adam(gradient, weight, m, v, decay, *rates)
     if forget == "after":
         m, v = np.zeros_like(m), np.zeros_like(v)
-    return _floats(weight, m, v)
+    return _floats(shape, weight, m, v)
 
 
 def averaged(old: Array, beta: Array, new: Array, rest: Array) -> Array:
@@ -138,12 +140,15 @@ def _adam(
     return subtract(multiply(weight, decay), step), m, v
 
 
-def _floats(weight: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-    return weight.view(np.float32), m.view(np.float32), v.view(np.float32)
+def _floats(shape: tuple[int, ...], weight: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+    return tuple(bits.view(np.float32).reshape(shape) for bits in (weight, m, v))
 
 
-def _bits(count: int, gradient: Array, weight: Array, m: Array, v: Array, factors: Array) -> list[Array]:
-    """Return the bits of the four arrays and of each scalar; raise unless all fit."""
+def _bits(count: int, gradient: Array, weight: Array, m: Array, v: Array, factors: Array) -> tuple[Any, ...]:
+    """Return the shape, the bits of the four arrays, with an axis at least, and of each scalar; raise unless all fit.
+
+    Of arrays without axes NumPy makes numbers.
+    """
     for name, array in (("gradient", gradient), ("weight", weight), ("m", m), ("v", v), ("factors", factors)):
         require_array(name, array)
         if array.dtype != np.float32:
@@ -152,4 +157,6 @@ def _bits(count: int, gradient: Array, weight: Array, m: Array, v: Array, factor
         if tuple(array.shape) != wanted:
             raise ShapeError(f"{name} has shape {tuple(array.shape)}; allowed is {wanted}")
     scalars = factors.view(np.uint32)
-    return [*(array.view(np.uint32) for array in (gradient, weight, m, v)), *(scalars[place] for place in range(count))]
+    shape = tuple(gradient.shape)
+    arrays = (array.reshape(shape or (1,)).view(np.uint32) for array in (gradient, weight, m, v))
+    return shape, *arrays, *(scalars[place] for place in range(count))

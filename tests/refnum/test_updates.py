@@ -11,9 +11,11 @@ import refnum
 from refnum.errors import ArgumentError, DtypeError, ShapeError
 from refnum.optimisers import AdamState, SpamState
 from refnum.oracle import updates as second
+from refnum.stable_spam import StableSpamState
 
 KINDS = np.array([0, 1, 0x7FFFFF, 0x800000, 0x1F800001, 0x3F7FFFFF, 0x40490FDB, 0x5F7FFFFF, 0x7F7FFFFF, 0x7F800000,
                   0x7FC00000, 0x7F800001], np.uint32)  # fmt: skip
+STATES = {"adam_step": AdamState, "spam_step": SpamState, "stable_spam_step": StableSpamState}
 
 
 def words(dice, shape, odd):
@@ -86,3 +88,17 @@ def test_steps_of_nothing():
     empty = np.zeros((0, 3), np.float32)
     assert [part.shape for part in refnum.adam_apply(empty, empty, empty, empty, SCALARS)] == [(0, 3)] * 3
     assert refnum.adam_step(AdamState.start(empty), empty, empty)[1].shape == (0, 3)
+
+
+@pytest.mark.parametrize("step", ["adam_step", "spam_step", "stable_spam_step"])
+def test_a_weight_without_axes_is_stepped_as_an_array_of_one(step):
+    state, found = {}, {}
+    for shape in ((), (1,)):
+        weight, gradient = np.full(shape, 1.5, np.float32), np.full(shape, 0.25, np.float32)
+        state[shape] = STATES[step].start(weight)
+        for _ in range(3):
+            state[shape], weight = getattr(refnum, step)(state[shape], gradient, weight)
+        assert isinstance(weight, np.ndarray) and weight.shape == state[shape].m.shape == shape
+        found[shape] = weight.reshape(-1), state[shape].m.reshape(-1), state[shape].v.reshape(-1)
+    for one, other in zip(found[()], found[(1,)], strict=True):
+        assert np.array_equal(one.view(np.uint32), other.view(np.uint32))
