@@ -146,6 +146,7 @@ def model(case: LayerCase, policy: str) -> list[tuple[golden.Forward, golden.Bac
 def _run(task: _Task) -> None:
     """Call the subject on this rank with one case after the other, and keep what it returns and what it breaks."""
     rank, device, subject = dist.get_rank(), local_device(task.device), load_subject(task.subject)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // dist.get_world_size()))  # ranks share the cores
     before: Mapping[str, torch.Tensor] = {}
     kept: Mapping[str, torch.Tensor] = {}
     for number, case in enumerate(task.cases):

@@ -51,14 +51,23 @@ CASES = (
     LayerCase("an odd number of tiles", "tiles taken two at a time", hidden=384, ffn=384, experts=2),
     LayerCase("many tiles", "tiles beyond the fourth", tokens=(5, 6), hidden=1152, experts=2),
     LayerCase("a wide expert", "halves of gate and up that lie elsewhere", ffn=640, experts=2),
+    LayerCase("a deep row", "tiles beyond the thirty-second", tokens=(1, 1), top=1, hidden=4224, experts=2),
+    LayerCase("a tall expert", "tiles beyond the sixteenth", tokens=(1, 1), top=1, hidden=128, ffn=2176, experts=2),
+    LayerCase("many tokens", "lists of tokens and rows that are too short", tokens=(1100, 3), top=1, hidden=128,
+              experts=2),
     LayerCase("two experts", "a rank with a single expert", experts=2),
     LayerCase("many experts", "tables of experts that are too short", top=8, experts=34, hidden=128),
+    LayerCase("hundreds of experts", "counts of experts that outgrow a warp or a block", tokens=(9, 7), hidden=128,
+              experts=258),
     LayerCase("an odd number of experts a rank", "experts taken two at a time", top=3, experts=10, hidden=128),
     LayerCase("ranks of other magnitude", "a scale for a whole tensor, which differs by rank", louder=9),
     LayerCase("blocks of other magnitude", "scales in another order than their codes", wide=14),
     LayerCase("experts of other magnitude", "a scale for the weights of all experts", changed="loud experts"),
     LayerCase("special numbers", "zeros, subnormal numbers, Inf and NaN of a token", changed="special tokens"),
     LayerCase("special gradients", "zeros, subnormal numbers, Inf and NaN of a gradient", changed="special gradients"),
+    LayerCase("no gradient", "scales of zeros alone", changed="no gradient"),
+    LayerCase("special weights of experts", "zeros, subnormal numbers, Inf and NaN of an expert",
+              changed="special experts"),
     LayerCase("special weights of tokens", "weights that are 0, negative, tiny or above 1", changed="special probs"),
     LayerCase("experts in another order", "experts that are taken for sorted", changed="turned experts", top=3),
     LayerCase("equal tokens", "rows that are taken for one", changed="equal tokens"),
@@ -75,6 +84,9 @@ CASES = (
     LayerCase("no token at all", "sizes of zero", tokens=(0, 0)),
     LayerCase("four ranks", "an exchange of two ranks only", tokens=(9, 0, 30, 1), top=3, experts=8, barred=(4, 5)),
     LayerCase("a rank of four that is loud", "a scale that differs by rank", tokens=(4, 5, 6, 7), experts=8, louder=5),
+    LayerCase("three ranks", "ranks that are taken for a power of two", tokens=(7, 0, 12), experts=6, hidden=128),
+    LayerCase("eight ranks", "tables of ranks that are too short", tokens=(3, 0, 5, 1, 2, 9, 0, 4), top=3, experts=16,
+              hidden=128),
 )
 
 
@@ -115,6 +127,11 @@ def weights(case: LayerCase, experts: range) -> tuple[torch.Tensor, torch.Tensor
     if case.changed == "loud experts":
         louder = torch.exp2(torch.tensor([9.0 * (expert % 3 - 1) for expert in experts]))[:, None, None]
         return (w1 * louder).to(torch.bfloat16), (w2 / louder).to(torch.bfloat16)
+    if case.changed == "special experts":
+        w1, w2 = w1.clone(), w2.clone()
+        for expert, one, other in zip(experts, w1, w2, strict=True):
+            _special_weights(expert, one)
+            _special_weights(expert + 1, other)
     return tuple(map(_turned, (w1, w2))) if case.changed == "transposed" else (w1, w2)  # type: ignore[return-value]
 
 
@@ -132,6 +149,14 @@ def _special(rows: torch.Tensor) -> torch.Tensor:
         rows[number, (37 * number) % rows.shape[1]] = value
     rows[8::5] = torch.tensor(_SPECIAL)[:2].repeat(rows.shape[1] // 2).to(rows.dtype)
     return rows
+
+
+def _special_weights(expert: int, weight: torch.Tensor) -> None:
+    """Put one special number into the weight of every second expert, a tile of zeros into that of the others."""
+    if expert % 2:
+        weight[:128, :128] = 0.0
+    else:
+        weight[3, 5] = _SPECIAL[2 + expert // 2 % 6]
 
 
 def _special_probs(probs: torch.Tensor) -> torch.Tensor:
@@ -163,8 +188,9 @@ CHANGES: dict[str, Callable[[Given], Given]] = {
     "special probs": lambda given: {**given, "probs": _special_probs(given["probs"])},
     "turned experts": _turned_experts,
     "equal tokens": lambda given: {**given, "x": given["x"][:1].repeat(len(given["x"]), 1)},
+    "no gradient": lambda given: {**given, "grad": torch.zeros_like(given["grad"])},
     "one gradient": lambda given: {**given, "grad": given["grad"][:1].expand(len(given["x"]), -1)},
     "views": lambda given: {name: _gaps(array) for name, array in given.items()},
     "transposed": lambda given: {name: _turned(array) for name, array in given.items()},
 }
-"""Name -> what becomes of x, experts, probs and grad of a rank; `loud experts` changes weights alone."""
+"""Name -> what becomes of x, experts, probs and grad of a rank; `loud` and `special experts` change weights alone."""

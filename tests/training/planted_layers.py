@@ -52,8 +52,14 @@ WHERE = {
     "an odd number of tiles": lambda x, experts, probs, w1, w2, grad: x.shape[1] // 128 == 3,
     "many tiles": lambda x, experts, probs, w1, w2, grad: x.shape[1] > 512,
     "a wide expert": lambda x, experts, probs, w1, w2, grad: _gate(w1) > 512,
+    "a deep row": lambda x, experts, probs, w1, w2, grad: x.shape[1] > 4096,
+    "a tall expert": lambda x, experts, probs, w1, w2, grad: _gate(w1) > 2048,
+    "many tokens": lambda x, experts, probs, w1, w2, grad: len(x) > 1024,
+    "hundreds of experts": lambda x, experts, probs, w1, w2, grad: len(w1) > 128,
+    "no gradient": lambda x, experts, probs, w1, w2, grad: len(x) and not grad.any(),
+    "special weights of experts": lambda x, experts, probs, w1, w2, grad: not w1.isfinite().all(),
     "two experts": lambda x, experts, probs, w1, w2, grad: len(w1) == 1 and w1.shape[1:] == (256, 256),
-    "many experts": lambda x, experts, probs, w1, w2, grad: len(w1) > 16,
+    "many experts": lambda x, experts, probs, w1, w2, grad: len(w1) == 17,
     "an odd number of experts a rank": lambda x, experts, probs, w1, w2, grad: len(w1) % 2 == 1 < len(w1),
     "ranks of other magnitude": lambda x, experts, probs, w1, w2, grad: len(x) and x.abs().max() > 300,
     "blocks of other magnitude": lambda x, experts, probs, w1, w2, grad: len(x) and 0 < x.abs().max(1)[0].min() < 0.1,
@@ -76,6 +82,8 @@ WHERE = {
     "no token at all": lambda x, experts, probs, w1, w2, grad: len(x) == 0,
     "four ranks": lambda x, experts, probs, w1, w2, grad: dist.get_world_size() == 4 and len(x) == 30,
     "a rank of four that is loud": lambda x, experts, probs, w1, w2, grad: dist.get_world_size() == 4 and len(x) == 7,
+    "three ranks": lambda x, experts, probs, w1, w2, grad: dist.get_world_size() == 3,
+    "eight ranks": lambda x, experts, probs, w1, w2, grad: dist.get_world_size() == 8,
 }
 """Case -> where a layer may be wrong that no other case before it need tell."""
 _before = {}
