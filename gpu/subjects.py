@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,8 @@ def outside_emulated(case: Any) -> str:
 def subjects() -> list[dict[str, Any]]:
     """Return the declarations of our kernels: a name, operation -> callable, claimed profiles, availability."""
     emulated = emulate.subject_operations(emulate.Emulator())
+    declared: list[dict[str, Any]] = [{"supports": supports, "outside": beyond} for beyond in (outside, outside_emulated)]
+    device, there = declared
     return [
         {
             "name": "host",
@@ -167,9 +170,8 @@ def subjects() -> list[dict[str, Any]]:
             "available": emulate.available,
             "describe": emulate.describe,
             "trace": trace_emulated,
-            "mutable": EmulatedSources,
-            "supports": supports,
-            "outside": outside_emulated,
+            "mutable": partial(EmulatedSources, declared=there),
+            **there,
             "forced_paths": FORCED_PATHS,
             "on_request": True,
         },
@@ -184,9 +186,8 @@ def subjects() -> list[dict[str, Any]]:
             "available": available_gpu,
             "describe": describe_gpu,
             "trace": trace_gpu,
-            "mutable": DeviceSources,
-            "supports": supports,
-            "outside": outside,
+            "mutable": partial(DeviceSources, declared=device),
+            **device,
             "forced_paths": FORCED_PATHS,
             "tunings": tunings,
         },

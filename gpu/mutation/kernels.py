@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +50,7 @@ class DeviceSources:
 
     compiled_with: the flags for every folder but `root`, whose kernels are always compiled as they are released.
     slow_start: whether a process takes long until it can launch: contexts of a device are made one after another.
+    declared: what the subject says of variants and cases that it does not take; they are not asked.
     """
 
     name: str = "gpu"
@@ -59,6 +60,7 @@ class DeviceSources:
     root: Path = KERNELS
     compiled_with: tuple[str, ...] = build.FLAGS
     slow_start: bool = True
+    declared: Mapping[str, Callable[..., str]] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -119,6 +121,7 @@ class DeviceSources:
             "profiles": self.profiles,
             "arrays": "cupy",
             "forced_paths": FORCED_PATHS,
+            **self.declared,
         }
 
 
@@ -153,6 +156,7 @@ class EmulatedSources(DeviceSources):
             "kind": "host",
             "profiles": self.profiles,
             "forced_paths": FORCED_PATHS,
+            **self.declared,
         }
 
 

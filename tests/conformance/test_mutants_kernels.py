@@ -17,7 +17,8 @@ from refnum.conformance.commands.mutate.kernels import Kernels, Unit, set_patien
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.run import judge, judge_quickly, run
 from refnum.conformance.commands.mutate.verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED
-from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.subjects.loading.discover import installed
+from refnum.conformance.subjects.subject import Subject, declines, from_dict
 from refnum.errors import ArgumentError, UnsupportedError
 
 room = pytest.importorskip("refnum.gpu.mutation.kernels")
@@ -227,6 +228,22 @@ def test_a_run_judges_nothing_where_the_sources_as_they_are_fail(tmp_path: Path)
     workshop = Kernels.open(Counted(tmp_path, wrong=True))
     with pytest.raises(UnsupportedError, match="the sources as they are fail"):
         list(run(workshop, [Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3")], 1, None, {}, ("5",)))
+
+
+def test_what_our_kernels_declare_not_to_take_is_not_asked_of_a_mutant() -> None:
+    emulated = next(one for one in installed()[0] if one.name == "emulated")
+    sources, asked = emulated.mutable(), []
+    workshop = from_dict(sources.subject(sources.root), "a test")
+
+    def declared(_number: int, one: kernels_ask.AnyQuestion) -> bool:
+        if isinstance(one, kernel_questions.VariantQuestion) and (
+            emulated.refuses(*one.key) or declines(emulated, one.case)
+        ):
+            asked.append(one)
+        return bool(asked) and asked[-1] is one
+
+    assert kernels_ask.ask(workshop, "quantize_nvfp4", kernels_ask.Bounds(("HOPPER",), 1 << 9, 100), declared) == {}
+    assert {bool(emulated.refuses(*one.key)) for one in asked} == {True, False}
 
 
 def test_units_are_found_by_what_they_include() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...cases.case import Case
 from ...subjects.arrays import to_library, to_numpy
-from ...subjects.subject import Subject, takes
+from ...subjects.subject import Subject, declines, takes
 from ...verdicts.judge import judge as judge_case
 from ...verdicts.probes import probe
 from ...verdicts.tally import Tally
@@ -108,7 +108,7 @@ def _questions_on(subject: Subject, operation: str, bounds: Bounds) -> Iterator[
 
 
 def _judged_case(subject: Subject, one: VariantQuestion, tally: Tally) -> str:
-    if not tally.refusal:
+    if not tally.refusal and not declines(subject, one.case):
         (probe if one.probed else judge_case)(subject, one.case, one.golden, tally, SECONDS)
     return _wrong(tally)
 
