@@ -83,7 +83,6 @@ WHERE = {
     "four ranks": lambda x, experts, probs, w1, w2, grad: dist.get_world_size() == 4 and len(x) == 30,
     "a rank of four that is loud": lambda x, experts, probs, w1, w2, grad: dist.get_world_size() == 4 and len(x) == 7,
     "three ranks": lambda x, experts, probs, w1, w2, grad: dist.get_world_size() == 3,
-    "eight ranks": lambda x, experts, probs, w1, w2, grad: dist.get_world_size() == 8,
 }
 """Case -> where a layer may be wrong that no other case before it need tell."""
 _before = {}

@@ -49,13 +49,13 @@ def test_a_bug_of_empty_experts_is_seen_by_their_case_alone(monkeypatch, capsys)
 def test_each_case_tells_what_it_is_there_to_find():
     """A layer that is wrong in its condition alone is wrong in the case; one that keeps results is found by the next.
 
-    No condition holds in `even`, so that each is another case's.
+    No condition holds in `even`, so that each is another case's. Eight ranks take long to start.
     """
-    found = judge.judge(f"{FILE}:wrong_where")
+    found = judge.judge(f"{FILE}:wrong_where", cases=[case for case in judge.CASES if len(case.tokens) < 8])
     assert {one.case: one.outcome for one in found} == {
-        name: "pass" if name in ("even", "even again") else "mismatch" for name in CASES
+        name: "pass" if name in ("even", "even again") else "mismatch" for name in CASES if name != "eight ranks"
     }
-    assert {*CASES} == {"even", "other numbers", "even again", *planted_layers.WHERE}
+    assert {*CASES} == {"even", "other numbers", "even again", "eight ranks", *planted_layers.WHERE}
 
 
 def test_arguments_and_earlier_results_must_stay_as_they_are():
