@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from refnum.conformance.subjects.arrays import FAR
+
 
 @dataclass(frozen=True)
 class Target:
     """Modules that are mutated, and what a mutant is asked.
 
     asked: the function of `python` that says how many questions there are. ask: the one that returns what a
-    process answers wrongly to the question of a number, or nothing. tests: what survivors are run against.
+    process answers wrongly to the question of a number, or nothing. tests: what survivors are run against. memory:
+    bytes that a process may take beside the questions, while it records and while it judges.
     """
 
     name: str
@@ -18,6 +21,7 @@ class Target:
     asked: str
     ask: str
     tests: tuple[str, ...] = ()
+    memory: int = 4 << 30
 
 
 TARGETS = (
@@ -50,5 +54,6 @@ TARGETS = (
             "subject_calls", "journal", "fused_drawing", "probes", "undefined_variants", "html", "sarif", "recipes",
             "plugin", "data", "matrix_cells", "tally", "bits", "refusals", "same",
         )),
+        (4 << 30) + 4 * FAR,  # rows of float32 that lie far apart take addresses, not memory
     ),
 )  # fmt: skip
