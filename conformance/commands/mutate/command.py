@@ -121,9 +121,10 @@ def run(
     with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
         workshop = _opened(sources, Path(folder) / "start")
         mutants = chosen(workshop.mutants(), sample, seed, subject, file=file, operator=operator)
-        kept = Ledger(ledger) if ledger else None
+        rows = Rows.of(sources.functions())
+        kept = Ledger(ledger, rows.digest) if ledger else None
         verdicts = list(judge_all(workshop, mutants, workers, kept, _hints(hints), _gpus(gpus)))
-        verdicts = settled(workshop, Rows.of(sources.functions()), verdicts, Path(folder) / "functions", workers, kept)
+        verdicts = settled(workshop, rows, verdicts, Path(folder) / "functions", workers, kept)
         if domains and isinstance(workshop, Library):
             verdicts = enumerated(workshop, verdicts, Path(folder) / "domains", workers, seconds)
         verdicts = accepted(verdicts, reasons_of(getattr(sources, "reasons", tuple)()), workshop.texts)
