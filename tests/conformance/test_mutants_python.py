@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.abc
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from refnum.errors import UnsupportedError
 from tools.mutation import __main__ as entry
 from tools.mutation import python as room
 from tools.mutation.coverage import Coverage, record, statement
-from tools.mutation.line_trace import Recorder
+from tools.mutation.line_trace import Recorder, module_of
 from tools.mutation.python_operators import OPERATORS, PythonOperator, mutants_of
 from tools.mutation.python_targets import TARGETS
 
@@ -286,6 +287,13 @@ def _double(n: int) -> int:
 def test_a_statement_has_all_its_lines() -> None:
     text = "if (a\n        and b):\n    c = [\n        1,\n    ]\n"
     assert [list(statement(text, line)) for line in (1, 2, 4)] == [[1, 2], [1, 2], [3, 4, 5]]
+
+
+def test_every_file_that_tests_a_verdict_is_among_the_tests_of_the_comparator() -> None:
+    modules = "|".join(re.escape(module_of(file)) for file in TARGETS[1].files if "/verdicts/" in file)
+    imports = re.compile(rf"^from ({modules}) import", re.M)
+    files = (path for path in (room.ROOT / "tests").rglob("test_*.py") if imports.search(path.read_text()))
+    assert {str(path.relative_to(room.ROOT)) for path in files} <= set(TARGETS[1].tests)
 
 
 def test_a_comparator_that_holds_everything_equal_is_seen_by_a_control() -> None:

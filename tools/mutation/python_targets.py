@@ -52,7 +52,10 @@ TARGETS = (
             "device_judging", "case", "controls", "coverpoints", "corners", "corners_recast", "diagnose",
             "mismatch_page", "domains", "domains_there", "report", "report_diff", "replay", "api", "subject",
             "subject_calls", "journal", "fused_drawing", "probes", "undefined_variants", "html", "sarif", "recipes",
-            "plugin", "data", "matrix_cells", "tally", "bits", "refusals", "same",
+            "plugin", "data", "matrix_cells", "tally", "bits", "refusals", "same", "byte_order", "door_contracts",
+            "door_permute", "flaky", "judge", "kinds", "other_profile", "product_levels", "product_page",
+            "replay_command", "replay_deadly", "report_faults", "strangers", "structure_grouped", "suspects",
+            "tally_verdicts", "truth_values",
         )),
         (4 << 30) + 4 * FAR,  # rows of float32 that lie far apart take addresses, not memory
     ),
