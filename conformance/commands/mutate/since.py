@@ -16,14 +16,17 @@ def in_later_lines(mutants: Sequence[Mutant], root: Path, commit: str | None) ->
     """Return the mutants in lines that a commit does not have; without a commit, all of them.
 
     root: the folder of their files, in a git repository. A file that the commit does not have is new in every line.
-    Raises ArgumentError: there is no such repository or commit.
+    Raises ArgumentError: there is no such repository or commit, or no mutant is left.
     """
     if commit is None:
         return list(mutants)
     if _git(root, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") is None:
         raise ArgumentError(f"--since {commit} is no commit of the git repository around {root}.")
     later = {file: _later(root, file, commit) for file in {mutant.file for mutant in mutants}}
-    return [mutant for mutant in mutants if mutant.line in later[mutant.file]]
+    found = [mutant for mutant in mutants if mutant.line in later[mutant.file]]
+    if not found:
+        raise ArgumentError(f"No mutant lies in a line that --since {commit} does not have.")
+    return found
 
 
 def _later(root: Path, file: str, commit: str) -> frozenset[int]:
