@@ -42,8 +42,9 @@ TARGETS = (
     Target(
         "comparator",
         tuple(f"conformance/{name}.py" for name in (
-            "verdicts/compare", "cases/same_bytes", "cases/draw/bits", "cases/geometry", "cases/levels",
-            "verdicts/judge", "verdicts/tally", "verdicts/refusals",
+            "verdicts/compare", "verdicts/bounds", "cases/same_bytes", "cases/draw/bits", "cases/geometry",
+            "cases/levels", "cases/layouts", "verdicts/judge", "verdicts/repeats", "verdicts/tally",
+            "verdicts/outside", "verdicts/refusals",
         )),
         "control_questions",
         "ask_comparator",
@@ -54,8 +55,8 @@ TARGETS = (
             "subject_calls", "journal", "fused_drawing", "probes", "undefined_variants", "html", "sarif", "recipes",
             "plugin", "data", "matrix_cells", "tally", "bits", "refusals", "same", "byte_order", "door_contracts",
             "door_permute", "flaky", "judge", "kinds", "other_profile", "product_levels", "product_page",
-            "replay_command", "replay_deadly", "report_faults", "strangers", "structure_grouped", "suspects",
-            "tally_verdicts", "truth_values",
+            "replay_command", "replay_deadly", "report_faults", "stored_scales", "strangers", "structure_grouped",
+            "suspects", "tally_verdicts", "truth_values",
         )),
         (4 << 30) + 4 * FAR,  # rows of float32 that lie far apart take addresses, not memory
     ),
