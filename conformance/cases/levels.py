@@ -128,8 +128,7 @@ def _reduce(magnitude: np.ndarray, rows: int, last: int) -> np.ndarray:
         padded = np.zeros((height * rows, width * last), magnitude.dtype)
         padded[: magnitude.shape[0], : magnitude.shape[1]] = magnitude
         magnitude = padded
-    tall = magnitude if rows == 1 else magnitude.reshape(height, rows, width * last).max(axis=1)
-    return group_max(tall, last)
+    return group_max(magnitude.reshape(height, rows, width * last).max(axis=1), last)
 
 
 @functools.cache

@@ -288,7 +288,7 @@ class Tally:
         return "; ".join(f"{count} cases: {words}" for words, count in self.unsupported.most_common(3))
 
     def _undeclared(self) -> str:
-        (words, _), count = self.undeclared.most_common(1)[0], sum(self.undeclared.values())
+        words, count = self.undeclared.most_common()[0][0], self.undeclared.total()
         return (
             f"{count} cases were refused that it does not declare to refuse, for example: {words}; declare what "
             f"it takes (dtypes, rows, columns, max_elements, supports, outside)"

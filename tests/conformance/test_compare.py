@@ -1,5 +1,7 @@
 """The comparator: no tolerance, no wildcard, and levels that forgive exactly what they say."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import refnum
 from refnum.arrays import unpack_nibbles
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.geometry import blocks_hit, spread
+from refnum.conformance.cases.layouts import OTHERS, stored_scales
 from refnum.conformance.cases.levels import NO_LEVEL, checked_level, failed_name, level_name
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.verdicts.compare import compare, differences, normalise
@@ -308,6 +311,23 @@ def test_a_scale_down_a_column_covers_32_rows():
 def test_an_unknown_geometry_is_named():
     with pytest.raises(ArgumentError, match="Unknown block geometry 'row7'; choose from row32, row128"):
         spread("row7", case_of(sample()), np.zeros((1, 1), np.uint8), (1, 1))
+
+
+@pytest.mark.parametrize("layout", OTHERS)
+def test_of_results_with_a_scale_layout_the_scales_alone_are_read_from_it(layout):
+    case = case_of(sample(), layout_out=layout)
+    packed, plain = call_golden(case_of(sample()))
+    golden, scales = run_golden(case), stored_scales(case, plain)
+    assert compare(case, golden, (packed, scales)).level == 0
+    assert compare(case, golden, (packed ^ np.uint8(1), scales)).level == NO_LEVEL
+    assert compare(case, golden, (packed, stored_scales(case, plain + np.uint8(1)))).level == NO_LEVEL
+    assert compare(case, golden, (scales, scales)).problem and compare(case, golden, (packed, packed)).problem
+
+
+@pytest.mark.parametrize("level", ["L9", "", "l0", True, 1.0, -1, NO_LEVEL, None, ["L0"]])
+def test_what_is_no_level_is_refused_by_name(level):
+    with pytest.raises(ArgumentError, match=f"k claims level {re.escape(repr(level))}; a level of agreement is L0, L1"):
+        checked_level(level, "k")
 
 
 def test_level_names():

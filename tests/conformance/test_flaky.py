@@ -13,6 +13,7 @@ from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import run_golden
 from refnum.conformance.subjects.calls.call import Called
 from refnum.conformance.verdicts import probes
+from refnum.conformance.verdicts.blame import steady
 from refnum.conformance.verdicts.judge import judge
 from refnum.conformance.verdicts.repeats import excluded, odd_ones
 from refnum.conformance.verdicts.smoke import smoke
@@ -100,6 +101,18 @@ def test_a_kernel_that_is_wrong_only_into_out_is_no_flaky_one():
     counted = probed(quantize_mxfp4)
     assert counted.close() is Outcome.MISMATCH and counted.flips == 0
     assert {one.finding for one in counted.failures} == {"wrong-into-out"}
+
+
+def test_a_kernel_is_steady_after_ten_calls_that_agree():
+    calls = []
+
+    def kernel(x, profile):
+        calls.append(x.shape)
+        return right(x, profile)
+
+    counted = tally()
+    assert steady(subject(kernel), CASE, run_golden(CASE), counted, 60.0)
+    assert calls == [CASE.inputs["x"].shape] * 10 and (counted.calls, counted.repeated, counted.flips) == (10, 9, 0)
 
 
 def test_a_run_says_flaky_with_the_count_and_a_wrong_kernel_that_flips_is_flaky_too():

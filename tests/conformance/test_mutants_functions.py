@@ -228,6 +228,31 @@ def test_a_proof_holds_for_every_subject_until_a_header_of_the_function_changes(
     assert Ledger(ledger.path).proof(other, mutant) is None
 
 
+FAR = {"file": "x.cuh", "function": "larger", "axes": "a 0 9; b 0 9", "value": "at::larger(a, b)"}
+
+
+@pytest.mark.parametrize(
+    ("then", "holds"),
+    [
+        (rows(DOMAIN), True),
+        (rows(DOMAIN, FAR), True),
+        (rows({**DOMAIN, "axes": "x 0 101"}), False),
+        (rows(DOMAIN, {**DOMAIN, "where": "x > 3"}), False),
+        (rows(FAR), False),
+        (replace(rows(DOMAIN), prelude="static const int table[1] = {0};"), False),
+        (replace(rows(DOMAIN), flags=("-DREFNUM_CHECKED",)), False),
+    ],
+    ids=["the same", "another function's too", "more arguments", "one more", "none", "another prelude", "another flag"],
+)
+def test_a_proof_holds_while_it_asks_the_same(then: Rows, holds: bool, tmp_path: Path) -> None:
+    here, path = workshop(), tmp_path / "ledger.jsonl"
+    proved = Verdict(change("x > 30 ?", "x >= 30 ?"), ENUMERATED, "at 101 points")
+    Ledger(path, rows(DOMAIN).digest).write(here, proved)
+    kept = Ledger(path, then.digest)
+    for found in (kept.proof(here, proved.mutant), kept.known(here, proved.mutant)):
+        assert found == (proved if holds else None)
+
+
 def test_what_a_build_has_no_code_of_takes_its_verdict_from_a_run_on_the_same_text() -> None:
     mutant, texts = change("x < 16", "x <= 16"), {"x.cuh": TEXT}
     killed = Verdict(mutant, KILLED, "other bytes", "pack", "corner: one")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.abc
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from refnum.conformance.commands.mutate.forked import call_forked
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.run import judge
 from refnum.conformance.commands.mutate.verdict import KILLED, SURVIVED
+from refnum.errors import UnsupportedError
 from tools.mutation import __main__ as entry
 from tools.mutation import python as room
-from tools.mutation.coverage import Coverage, statement
-from tools.mutation.line_trace import Recorder
+from tools.mutation.coverage import Coverage, record, statement
+from tools.mutation.line_trace import Recorder, module_of
 from tools.mutation.python_operators import OPERATORS, PythonOperator, mutants_of
 from tools.mutation.python_targets import TARGETS
 
@@ -260,6 +262,15 @@ def test_the_entry_of_a_checkout_writes_its_verdicts_and_goes_on_from_its_ledger
     assert len(kept) == 6 + statuses.count(SURVIVED)  # survivors alone are asked again
 
 
+def test_nothing_is_judged_where_the_unchanged_sources_answer_wrongly() -> None:
+    def questions(_: Recorder) -> Iterator[frozenset[tuple[str, int]]]:
+        raise AssertionError("control equal: misjudged")
+        yield frozenset()
+
+    with pytest.raises(UnsupportedError, match=r"nothing can be judged.*control equal: misjudged"):
+        record((), questions, (), 1, TARGETS[1].memory)
+
+
 def test_a_target_that_does_not_exist_is_answered_with_those_that_do() -> None:
     done = CliRunner().invoke(entry.app, ["kernels"])
     assert done.exit_code == 2 and "choose from model, comparator" in done.output
@@ -278,6 +289,13 @@ def test_a_statement_has_all_its_lines() -> None:
     assert [list(statement(text, line)) for line in (1, 2, 4)] == [[1, 2], [1, 2], [3, 4, 5]]
 
 
+def test_every_file_that_tests_a_verdict_is_among_the_tests_of_the_comparator() -> None:
+    modules = "|".join(re.escape(module_of(file)) for file in TARGETS[1].files if "/verdicts/" in file)
+    imports = re.compile(rf"^from ({modules}) import", re.M)
+    files = (path for path in (room.ROOT / "tests").rglob("test_*.py") if imports.search(path.read_text()))
+    assert {str(path.relative_to(room.ROOT)) for path in files} <= set(TARGETS[1].tests)
+
+
 def test_a_comparator_that_holds_everything_equal_is_seen_by_a_control() -> None:
     comparator = room.Modules.open(TARGETS[1])
     file, every = "conformance/verdicts/compare.py", range(room.control_questions())
@@ -285,5 +303,5 @@ def test_a_comparator_that_holds_everything_equal_is_seen_by_a_control() -> None
     blind = "def compare(*args, **kwargs):\n    return Comparison(compared=1)\n"
     found = call_forked(lambda: room._asked(comparator.target, file, text + "\n" + blind, every), 120)
     assert found["status"] == KILLED and "control" in found["case"]
-    assert call_forked(lambda: room._asked(comparator.target, file, text, every), 120) == {}
+    assert call_forked(lambda: room._asked(comparator.target, file, text, every), 120, comparator.memory) == {}
     assert SURVIVED not in found.values()

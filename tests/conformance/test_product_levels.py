@@ -80,8 +80,23 @@ def test_the_items_that_differ_at_p1_are_those_outside(case):
     observed = {"values": golden["values"].copy()}
     observed["values"][1, 1] ^= 1 << (20 if golden["values"].itemsize == 4 else 6)
     observed["values"][2, 2] ^= golden["values"].dtype.type(1)
-    assert set(map(tuple, np.argwhere(differences(case, golden, observed, P1)["values"]))) <= {(1, 1), (2, 2)}
-    assert differences(case, golden, observed, P1)["values"][1, 1]
+    found = [np.argwhere(differences(case, golden, observed, level)["values"]).tolist() for level in range(NO_LEVEL)]
+    assert found == [[[1, 1], [2, 2]]] * P1 + [[[1, 1]]]
+
+
+def test_one_result_outside_is_wrong_behind_a_hundred_inside():
+    rng = np.random.default_rng(3)
+    inputs = {"a": drawn(rng, (12, 300)), "b": drawn(rng, (12, 300)), "a_scales": np.array([[100]], np.uint8)}
+    case = Case("matmul_fp8", "HOPPER", PARAMS, inputs)
+
+    def last_bits(golden):
+        return golden ^ np.uint32(1)
+
+    def and_the_last_result(golden):
+        golden[-1, -1] ^= np.uint32(1 << 29)
+        return last_bits(golden)
+
+    assert [level(case, change) for change in (last_bits, and_the_last_result)] == [P1, NO_LEVEL]
 
 
 def test_overflow_excludes_nothing():
@@ -134,6 +149,23 @@ def bf16_case(request):
     a[0, 0] = 0x7FC0
     inputs = {"a": a.view(ml_dtypes.bfloat16), "b": b.view(ml_dtypes.bfloat16)}
     return Case("matmul_bf16", "HOPPER", {**BF16, "out": request.param}, inputs)
+
+
+@pytest.mark.parametrize("sign", [0, 0x8000])
+def test_where_an_infinity_decides_nothing_else_lies_within(sign):
+    ones = np.full((2, 32), 0x3F80, np.uint16)
+    a = ones.copy()
+    a[0, 5] = 0x7F80 | sign
+    inputs = {"a": a.view(ml_dtypes.bfloat16), "b": ones.view(ml_dtypes.bfloat16)}
+    case = Case("matmul_bf16", "HOPPER", BF16, inputs)
+    infinite = run_golden(case)["values"][0, 0]
+    assert infinite == 0x7F800000 | sign << 16
+
+    def instead(bits):
+        return lambda golden: np.where(golden == infinite, np.uint32(bits), golden)
+
+    others = (0x42000000, 0, 0x7FC00000, infinite ^ 0x80000000)
+    assert [level(case, instead(bits)) for bits in others] == [NO_LEVEL] * 4
 
 
 def test_the_levels_of_bfloat16_products(bf16_case):

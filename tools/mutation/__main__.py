@@ -7,11 +7,24 @@ from typing import Annotated
 import typer
 
 from refnum.conformance.commands.mutate.accepted import accepted
-from refnum.conformance.commands.mutate.command import CORES, File, Kept, Out, Sample, Seed, Workers, chosen, report
+from refnum.conformance.commands.mutate.command import (
+    CORES,
+    File,
+    Kept,
+    Out,
+    Sample,
+    Seed,
+    Since,
+    Workers,
+    chosen,
+    report,
+)
 from refnum.conformance.commands.mutate.ledger import Ledger
 from refnum.conformance.commands.mutate.run import run
+from refnum.conformance.commands.mutate.since import in_later_lines
 from refnum.conformance.commands.options import told
 from refnum.errors import ArgumentError
+from tools.mutation.line_trace import ROOT
 from tools.mutation.python import Modules, reasons
 from tools.mutation.python_targets import TARGETS
 
@@ -25,6 +38,7 @@ def main(
     file: File = "*",
     sample: Sample = None,
     seed: Seed = 0,
+    since: Since = None,
     workers: Workers = CORES,
     tests: Annotated[bool, typer.Option("--tests", help="Run survivors against tests.")] = False,
     ledger: Kept = None,
@@ -35,7 +49,8 @@ def main(
     if found is None:
         raise ArgumentError(f"There is no target {target!r}; choose from {', '.join(t.name for t in TARGETS)}.")
     workshop = Modules.open(found, tests)
-    mutants = chosen(workshop.mutants(), sample, seed, target, file=file)
+    later = in_later_lines(workshop.mutants(), ROOT, since)
+    mutants = chosen(later, sample, seed, target, file=file)
     verdicts = list(run(workshop, mutants, workers, Ledger(ledger) if ledger else None))
     report(target, accepted(verdicts, reasons(), workshop.texts), out)
 

@@ -12,6 +12,7 @@ import ast
 import contextlib
 import functools
 import io
+import itertools
 import os
 import signal
 import time
@@ -23,6 +24,7 @@ from typing import Any
 
 from refnum.conformance.commands.mutate.forked import call_forked
 from refnum.conformance.commands.mutate.operators import Mutant
+from refnum.errors import UnsupportedError
 from tools.mutation.line_trace import ROOT, Lines, Recorder, module_of
 
 PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler")
@@ -30,8 +32,6 @@ LONGEST, IN_ALL = 4, 60
 """CPU seconds, under the trace, of a test that is worth asking, and of all tests that one mutant is asked."""
 PARTS, RECORDING = 8, 120
 """Processes that share the tests of a file, at most, and the CPU seconds that each may record."""
-MEMORY = 4 << 30
-"""Bytes that a process may take beside the questions, while it records and while it judges."""
 
 
 @dataclass
@@ -161,8 +161,8 @@ Questions = Callable[[Recorder], Iterator[Lines]]
 _asking: list[tuple[tuple[str, ...], Questions]] = []
 
 
-def _record_tests(job: tuple[tuple[str, ...], str, int, int]) -> Recorded:
-    found = call_forked(lambda: {"tests": _recorded_here(*job)}, RECORDING * PARTS // job[-1], MEMORY)
+def _record_tests(job: tuple[tuple[str, ...], str, int, int], memory: int) -> Recorded:
+    found = call_forked(lambda: {"tests": _recorded_here(*job)}, RECORDING * PARTS // job[-1], memory)
     return dict(found.get("tests", {}))
 
 
@@ -178,8 +178,8 @@ def _recorded_here(files: tuple[str, ...], test: str, part: int, parts: int) -> 
     return {name: (plugin.seconds[name], lines) for name, lines in plugin.lines.items() if plugin.passed.get(name)}
 
 
-def _record_questions() -> Mapping[str, Any]:
-    return dict(call_forked(_asked_here, RECORDING, MEMORY))
+def _record_questions(memory: int) -> Mapping[str, Any]:
+    return dict(call_forked(_asked_here, RECORDING, memory))
 
 
 def _asked_here() -> Mapping[str, Any]:
@@ -190,14 +190,22 @@ def _asked_here() -> Mapping[str, Any]:
         return {"imported": imported, "lines": list(questions(recorder))}
 
 
-def record(files: tuple[str, ...], questions: Questions, tests: Sequence[str], workers: int) -> Coverage:
-    """Run everything once. questions: in a process of its own, yields the lines of each question in turn."""
+def record(files: tuple[str, ...], questions: Questions, tests: Sequence[str], workers: int, memory: int) -> Coverage:
+    """Run everything once, unchanged, in processes of `memory` bytes each.
+
+    questions: in a process of its own, yields the lines of each question in turn. Raises UnsupportedError where one of
+    them fails, so that nothing can be judged.
+    """
     coverage, parts = Coverage(), min(PARTS, workers)
     _asking[:] = [(files, questions)]
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        asking = pool.submit(_record_questions)
-        waiting = pool.map(_record_tests, [(files, test, part, parts) for part in range(parts) for test in tests])
+        asking = pool.submit(_record_questions, memory)
+        jobs = [(files, test, part, parts) for part in range(parts) for test in tests]
+        waiting = pool.map(_record_tests, jobs, itertools.repeat(memory))
         asked = asking.result()
+        if "lines" not in asked:
+            pool.shutdown(cancel_futures=True)
+            raise UnsupportedError(f"the sources as they are fail, so that nothing can be judged: {asked['how']}")
         coverage.imported, coverage.asked = asked["imported"], len(asked["lines"])
         for number, lines in enumerate(asked["lines"]):
             for line in lines:

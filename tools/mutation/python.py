@@ -31,7 +31,7 @@ from refnum.conformance.commands.mutate.ledger import digest_of
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.verdict import KILLED, REFUSED
 from refnum.conformance.commands.mutate.workshop import Copy, Known, Workshop
-from tools.mutation.coverage import MEMORY, PYTEST, Coverage, record, silent
+from tools.mutation.coverage import PYTEST, Coverage, record, silent
 from tools.mutation.line_trace import ROOT, Lines, Recorder, forget, loaded_from, module_of
 from tools.mutation.python_operators import mutants_of
 from tools.mutation.python_targets import Target
@@ -149,12 +149,16 @@ class Modules(Workshop):
     tested: bool = False
     coverage: Coverage = field(default_factory=Coverage)
     SECONDS = 150
-    MEMORY = MEMORY
 
     @classmethod
     def open(cls, target: Target, tested: bool = False) -> Self:
         """Read the sources."""
         return cls(target.name, {file: (ROOT / file).read_text() for file in target.files}, target, tested)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a process may take beside the questions."""
+        return self.target.memory
 
     def mutants(self) -> list[Mutant]:
         """Return every mutant of the operators."""
@@ -170,7 +174,7 @@ class Modules(Workshop):
         if target.ask == "ask_model" and not _questions:
             _questions[:] = list(questions())
         tests = target.tests if self.tested else ()
-        self.coverage = record(target.files, lambda recorder: _listened(target, recorder), tests, workers)
+        self.coverage = record(target.files, lambda recorder: _listened(target, recorder), tests, workers, self.memory)
 
     def build(self, copy: Copy) -> Known:
         """Compile the changed text to byte code; Python keeps nothing of that."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from refnum.conformance.subjects.arrays import FAR
+
 
 @dataclass(frozen=True)
 class Target:
     """Modules that are mutated, and what a mutant is asked.
 
     asked: the function of `python` that says how many questions there are. ask: the one that returns what a
-    process answers wrongly to the question of a number, or nothing. tests: what survivors are run against.
+    process answers wrongly to the question of a number, or nothing. tests: what survivors are run against. memory:
+    bytes that a process may take beside the questions, while it records and while it judges.
     """
 
     name: str
@@ -18,6 +21,7 @@ class Target:
     asked: str
     ask: str
     tests: tuple[str, ...] = ()
+    memory: int = 4 << 30
 
 
 TARGETS = (
@@ -38,8 +42,9 @@ TARGETS = (
     Target(
         "comparator",
         tuple(f"conformance/{name}.py" for name in (
-            "verdicts/compare", "cases/same_bytes", "cases/draw/bits", "cases/geometry", "cases/levels",
-            "verdicts/judge", "verdicts/tally", "verdicts/refusals",
+            "verdicts/compare", "verdicts/bounds", "cases/same_bytes", "cases/draw/bits", "cases/geometry",
+            "cases/levels", "cases/layouts", "verdicts/judge", "verdicts/repeats", "verdicts/tally",
+            "verdicts/outside", "verdicts/refusals",
         )),
         "control_questions",
         "ask_comparator",
@@ -48,7 +53,11 @@ TARGETS = (
             "device_judging", "case", "controls", "coverpoints", "corners", "corners_recast", "diagnose",
             "mismatch_page", "domains", "domains_there", "report", "report_diff", "replay", "api", "subject",
             "subject_calls", "journal", "fused_drawing", "probes", "undefined_variants", "html", "sarif", "recipes",
-            "plugin", "data", "matrix_cells", "tally", "bits", "refusals", "same",
+            "plugin", "data", "matrix_cells", "tally", "bits", "refusals", "same", "byte_order", "door_contracts",
+            "door_permute", "flaky", "judge", "kinds", "other_profile", "product_levels", "product_page",
+            "replay_command", "replay_deadly", "report_faults", "stored_scales", "strangers", "structure_grouped",
+            "suspects", "tally_verdicts", "truth_values",
         )),
+        (4 << 30) + 4 * FAR,  # rows of float32 that lie far apart take addresses, not memory
     ),
 )  # fmt: skip

@@ -35,6 +35,7 @@ from .operators import OPERATORS, Mutant
 from .page import vectors_page
 from .run import run as judge_all
 from .score import document
+from .since import in_later_lines
 from .sole_killers import VectorsOnly
 from .triggers.command import triggers
 from .verdict import BY_LIMIT, KILLED, SURVIVED, Verdict
@@ -43,6 +44,7 @@ T = TypeVar("T")
 mutate_app = typer.Typer(no_args_is_help=True, help="Mutation: broken copies of a subject's sources, and a museum.")
 Subject = Annotated[str, typer.Option("--subject", "-s", help="Whose sources: a subject that can be built anew.")]
 File = Annotated[str, typer.Option(help="Only source files of this name or pattern.")]
+Since = Annotated[str | None, typer.Option(help="Only mutants in lines that this git commit does not have.")]
 Sample = Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")]
 Seed = Annotated[int, typer.Option(help="Seed of the draw.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes.")]
@@ -99,6 +101,7 @@ def run(
     sample: Sample = None,
     seed: Seed = 0,
     workers: Workers = CORES,
+    since: Since = None,
     profile: Annotated[
         list[str] | None, typer.Option(help="Ask under these profiles; the workshop's when left out.")
     ] = None,
@@ -120,10 +123,12 @@ def run(
         sources = replace(sources, profiles=tuple(profile))
     with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
         workshop = _opened(sources, Path(folder) / "start")
-        mutants = chosen(workshop.mutants(), sample, seed, subject, file=file, operator=operator)
-        kept = Ledger(ledger) if ledger else None
+        later = in_later_lines(workshop.mutants(), sources.root, since)
+        mutants = chosen(later, sample, seed, subject, file=file, operator=operator)
+        rows = Rows.of(sources.functions())
+        kept = Ledger(ledger, rows.digest) if ledger else None
         verdicts = list(judge_all(workshop, mutants, workers, kept, _hints(hints), _gpus(gpus)))
-        verdicts = settled(workshop, Rows.of(sources.functions()), verdicts, Path(folder) / "functions", workers, kept)
+        verdicts = settled(workshop, rows, verdicts, Path(folder) / "functions", workers, kept)
         if domains and isinstance(workshop, Library):
             verdicts = enumerated(workshop, verdicts, Path(folder) / "domains", workers, seconds)
         verdicts = accepted(verdicts, reasons_of(getattr(sources, "reasons", tuple)()), workshop.texts)

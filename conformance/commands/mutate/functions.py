@@ -6,6 +6,7 @@ operation that calls it, so a mutant whose change lies in a proved function is `
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -128,6 +129,11 @@ class Rows:
         """Return the rows of a workshop's table: `domain`, a list, `prelude` and `compiler`."""
         domains = tuple(FunctionDomain(**row) for row in table.get("domain", ()))
         return cls(domains, table.get("prelude", ""), tuple(table["compiler"]), tuple(table.get("flags", ())))
+
+    def digest(self, mutant: Mutant, text: str) -> str:
+        """Return a digest of what a proof about a change of a file's text asks: its domains, the prelude, the flags."""
+        asked = [domain for domain in self.domains if domain.has(mutant, text)]
+        return hashlib.sha256(repr((asked, self.prelude, self.flags)).encode()).hexdigest()
 
 
 def settled(

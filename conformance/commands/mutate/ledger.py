@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +22,41 @@ class Ledger:
 
     A verdict is known again while the mutant, all that it is built from and how it is built are the same. Questions are
     no part of that: what was killed stays killed, and a survivor is asked again. What a proof of a small function says
-    holds for every subject that has the function.
+    holds for every subject that has the function, as long as the proof asks the same.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, asked: Callable[[Mutant, str], str] = lambda mutant, text: "") -> None:
+        """Read a file of verdicts, if it exists. asked: (mutant, text of its file) -> digest of what a proof asks."""
+        self.path, self._asked = path, asked
         lines = path.read_text().splitlines() if path.exists() else []
         self._rows = {row["key"]: row for row in map(_row, lines) if row}
 
     def known(self, workshop: Workshop, mutant: Mutant) -> Verdict | None:
         """Return the verdict on a mutant if it was judged before."""
         row = self._rows.get(_key(workshop, mutant))
-        return None if row is None or row["status"] == SURVIVED else _verdict(mutant, row)
+        if row is None or row["status"] == SURVIVED:
+            return None
+        stale = row["status"] == ENUMERATED and row.get("proof") != self._proof_key(workshop, mutant)
+        return None if stale else _verdict(mutant, row)
 
     def proof(self, workshop: Workshop, mutant: Mutant) -> Verdict | None:
         """Return the proof that a mutant's function is the same, if there is one for today's text of it."""
-        row = self._rows.get(_proof_key(workshop, mutant))
+        row = self._rows.get(self._proof_key(workshop, mutant))
         return None if row is None else _verdict(mutant, row)
 
     def write(self, workshop: Workshop, verdict: Verdict) -> None:
         """Append a verdict, and a proof under a key of its own too."""
-        proved = [_proof_key(workshop, verdict.mutant)] if verdict.status == ENUMERATED else []
-        rows = [{"key": key, **verdict.to_json()} for key in (_key(workshop, verdict.mutant), *proved)]
+        rows = [{"key": _key(workshop, verdict.mutant), **verdict.to_json()}]
+        if verdict.status == ENUMERATED:
+            proof = self._proof_key(workshop, verdict.mutant)
+            rows = [{**rows[0], "proof": proof}, {**rows[0], "key": proof}]
         with self.path.open("a") as stream:
             stream.write("".join(json.dumps(row) + "\n" for row in rows))
+
+    def _proof_key(self, workshop: Workshop, mutant: Mutant) -> str:
+        texts = workshop.texts
+        asked = self._asked(mutant, texts[mutant.file])
+        return _hashed(asked, digest_of(texts, included(texts, [mutant.file])), mutant)
 
 
 def included(texts: Mapping[str, str], files: Iterable[str]) -> tuple[str, ...]:
@@ -82,12 +93,6 @@ def _verdict(mutant: Mutant, row: Mapping[str, Any]) -> Verdict:
 
 def _key(workshop: Workshop, mutant: Mutant) -> str:
     return _hashed(workshop.name, workshop.digest(mutant.file), mutant)
-
-
-def _proof_key(workshop: Workshop, mutant: Mutant) -> str:
-    return _hashed(
-        "the same at every point", digest_of(workshop.texts, included(workshop.texts, [mutant.file])), mutant
-    )
 
 
 def _hashed(what: str, digest: str, mutant: Mutant) -> str:

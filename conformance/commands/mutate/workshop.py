@@ -57,13 +57,12 @@ class Workshop(ABC):
     """Sources that were read, and how the run builds and judges mutants of them.
 
     name: what ledgers know it by. texts: file -> text when the workshop was opened. SECONDS: CPU seconds in which one
-    process must have asked a copy everything. MEMORY: bytes that it may take for that, if they are limited.
+    process must have asked a copy everything.
     """
 
     name: str
     texts: dict[str, str]
     SECONDS: ClassVar[int]
-    MEMORY: ClassVar[int | None] = None
 
     @abstractmethod
     def mutants(self) -> list[Mutant]:
@@ -87,7 +86,12 @@ class Workshop(ABC):
 
     def judge(self, copy: Copy) -> Known:
         """Ask a built copy in a process of its own."""
-        return dict(call_forked(lambda: self.ask(copy), self.SECONDS, self.MEMORY) or {})
+        return dict(call_forked(lambda: self.ask(copy), self.SECONDS, self.memory) or {})
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that one process may take to ask a copy everything, beside what it starts with; None: no limit."""
+        return None
 
     @property
     def slow_start(self) -> bool:
