@@ -168,11 +168,16 @@ def test_a_campaign_finds_it_and_its_replay_file_is_red(tmp_path, monkeypatch, w
     assert command("replay", red["replay"], "--subject", path, folder=tmp_path).returncode == 1
 
 
-def test_the_status_shows_how_many_legal_calls_were_not_answered(tmp_path):
+@pytest.mark.parametrize(("declared", "status"), [("", 3), ("@implements('pack_payload', rows=2)", 0)])
+def test_legal_calls_that_a_kernel_does_not_answer_are_told(tmp_path, declared, status):
+    """Those that it declares to refuse are counted alone, as in a check; others keep a campaign from exit 0."""
     path = tmp_path / "kernel.py"
     path.write_text(
         HEAD
-        + """
+        + f"""
+from refnum.conformance import implements
+
+{declared}
 def pack_payload(packed, scales):
     if packed.shape[0] % 2:
         raise NotImplementedError("an odd number of rows")
@@ -181,9 +186,12 @@ def pack_payload(packed, scales):
     )
     _, db = campaign(tmp_path / "camp", str(path), 60, cases=20)
     summary, out = Watcher(db).summary(), io.StringIO()
+    assert summary["exit"] == status and not summary["findings"]
     (row,) = summary["rows"]
     assert row["unsupported"] > 0 == row["failing"]
     Console(file=out, width=200).print(render(summary))
     head, line = (next(one for one in out.getvalue().splitlines() if word in one)
-                  for word in ("coverpoints  ", "pack_payload"))  # fmt: skip
+                  for word in ("coverpoints  ", "pack_payload "))  # fmt: skip
     assert line.split()[head.split().index("unsupported")] == str(row["unsupported"])
+    told = f"kernel pack_payload: {row['undeclared']} legal calls were refused that it does not declare to refuse"
+    assert (f"{told}, for example: an odd number of rows" in out.getvalue()) == (row["undeclared"] > 0) == (status > 0)
