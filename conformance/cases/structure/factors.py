@@ -39,7 +39,7 @@ LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33
                   (262145, 1), (321, 321))  # fmt: skip
 MANY = ((1025, 1024), (3, 700_003), (600_001, 2))
 """Rows and columns of a scalar cast of more than 2^20 elements, and of more than 2^21."""
-MILLION = (1040, 1024)
+MILLION = (1040, 1056)
 """Rows and columns of more than 2^20 elements, of the operations whose other cases are smaller."""
 HUGE = ((131073, 64), (262145, 32), (1, 1 << 20), (3, 2097184), (2048, 7168), (4097, 4128))
 """Rows and columns of level exhaustive."""
@@ -181,5 +181,5 @@ def form_table(operation: str, inputs: Mapping[str, str], into_out: bool = False
     if operation in RAGGED or operation in ROUTED:
         table["splits"] = SPLITS
     if row.profiled:
-        table["profile"] = ("object", "name")
+        table["profile"] = ("object", "name", "copy")
     return {**table, "scalars": SCALARS}

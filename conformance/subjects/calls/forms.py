@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -216,6 +217,8 @@ def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
     form, row = form_of(case), OPERATIONS[case.operation]
     if form.get("profile") == "name" and "profile" in arguments:
         arguments = {**arguments, "profile": case.profile}
+    if form.get("profile") == "copy" and isinstance(arguments.get("profile"), refnum.Profile):
+        arguments = {**arguments, "profile": replace(arguments["profile"])}
     if form.get("scalars") == "omitted":
         defaults = {**dict.fromkeys(row.layouts, PLAIN), **row.defaults()}
         return {
