@@ -423,7 +423,9 @@ def test_one_key_in_four_is_as_training_has_it():
 @pytest.mark.parametrize(
     ("operation", "changed", "condition"),
     [
-        ("hadamard16", {"axis": 0}, lambda rows, columns: rows > 8192),
+        ("hadamard16", {"axis": 0}, lambda rows, columns: rows > 65_535),
+        ("quantize_mx", {"element": "E3M2"}, lambda rows, columns: rows > 65_535),
+        ("dequantize_nvfp4", {"dtype": "bfloat16"}, lambda rows, columns: rows > 0 == columns),
         ("quantize_mxfp4", {"input": "bfloat16"}, lambda rows, columns: rows > 256 and columns > 1024),
         ("mxfp4_to_fp8", {"scale": "amax"}, lambda rows, columns: rows > 65_535),
         ("quantize_fp8_tiles", {"tile": [128, 128]}, lambda rows, columns: rows > 65_535),
