@@ -18,7 +18,7 @@ from .uniform import elements
 OPERANDS = (*ELEMENTS, "packed", "a", "b")
 """Inputs that hold elements."""
 ENDS = {"NaN last": "NaN", "Inf last": "Inf"}
-"""Level -> what the last element of the first input is; all else is ordinary."""
+"""Level -> what the last element of the first input, or the last scale, is that can be so; all else is ordinary."""
 LEVELS = ("tiles", "last alone", "rows", "NaN last", "first alone", "last block alone", "Inf last")
 """What is zero: tiles of 128 columns, in turn; all but an end, or the last block of each row; whole blocks of rows."""
 TALL, WIDE = 128, 128
@@ -31,15 +31,16 @@ def blanked(
     """Return inputs that are zero where a level of `LEVELS` says so, or end with a special element."""
     names = [name for name, array in inputs.items() if name in OPERANDS and array.size]
     if level in ENDS:
-        return {**inputs, **{name: _ended(operation, params, name, inputs[name], ENDS[level]) for name in names[:1]}}
+        for name in (*names[:1], *(name for name in ("scales",) if name in inputs)):
+            pattern = elements(operation, params, name, inputs[name]).get(ENDS[level])
+            if pattern is not None:
+                return {**inputs, name: _ended(inputs[name], pattern)}
+        return dict(inputs)
     return {**inputs, **{name: _zeroed(name, inputs[name], level) for name in names}}
 
 
-def _ended(operation: str, params: Mapping[str, Any], name: str, array: np.ndarray, element: str) -> np.ndarray:
-    """Return an array whose last element is a special one; as it is where its format lacks that."""
-    pattern = elements(operation, params, name, array).get(element)
-    if pattern is None:
-        return array
+def _ended(array: np.ndarray, pattern: int) -> np.ndarray:
+    """Return an array whose last element is another one."""
     bits = float_bits(array).copy()
     bits.reshape(-1)[-1] = pattern
     return bits if array.dtype.kind == "u" else as_float(bits, values.FORMATS[array.dtype.name])
