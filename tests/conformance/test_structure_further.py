@@ -159,9 +159,14 @@ def each_token_once_in_any_order(row_map, splits, tokens=None, payload=None, **_
     return count > 64 and once and len(splits) > 4 and set(np.abs(np.diff(row_map)).tolist()) != {1}
 
 
-@wrong("unpermute", "tokens")
-def more_tokens_than_a_grid(tokens, **_):
-    return tokens > 65_535
+@wrong("unpermute permute_pad permute_unpack", "tokens")
+def a_token_beyond_65535(row_map, **_):
+    return row_map.size > 0 and int(row_map.max()) > 65_535
+
+
+@wrong("permute_pad unpermute", "taken")
+def tokens_in_order_some_of_which_no_expert_takes(row_map, splits, **_):
+    return len(splits) > 4 and row_map.size > 64 and bool((np.diff(row_map.astype(np.int64)) > 1).all())
 
 
 @wrong("int4_affine efficient_qat int4_keep_two", "group")

@@ -177,7 +177,7 @@ def _apart(operation: str) -> Iterator[Row]:
     given: Row = {"splits": "list"} if operation in RAGGED else {}
     names = ("empty experts", "experts", "rows of an expert", "rows before it")
     yield from ({**given, **dict(zip(names, levels, strict=True))} for levels in APART)
-    for experts, each in ALIKE:
+    for experts, each in (*ALIKE, *(() if OPERATIONS[operation].even_rows else ((300, 1),))):
         wide: Row = {"columns": 160} if operation in RAGGED and each % 32 == 0 else {}
         yield {**given, **wide, "experts": experts, "rows of each": each}
 
@@ -325,9 +325,11 @@ def _routed(operation: str) -> Iterator[Row]:
     for taken, shapes in (("every expert", EVERY_EXPERT), ("shuffled", SHUFFLED)):
         for experts, tokens in shapes:
             yield {"taken": taken, "experts": experts, "tokens": tokens}
+    far: Row = {"experts": 9, "rows of an expert": 130, "rows before it": 3, "empty experts": "last",
+                "tokens": 70_000, "taken": "scattered", "columns": 3 if operation == "unpermute" else 17}  # fmt: skip
+    yield from (far, *({**far, "row_map.dtype": dtype} for dtype in ("int64", "uint32")))
+    yield {"taken": "with gaps", "tokens": 1000}
     if operation == "unpermute":
-        yield {"experts": 9, "rows of an expert": 130, "rows before it": 3, "empty experts": "last", "tokens": 70_000,
-               "taken": "scattered", "columns": 3}  # fmt: skip
         yield {"experts": 9, "rows of an expert": 40, "rows before it": 3, "empty experts": "first", "tokens": 70,
                "taken": "scattered", "columns": 4128}  # fmt: skip
 

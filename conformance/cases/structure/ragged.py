@@ -75,6 +75,7 @@ def row_map(taken: str, tokens: int, count: int) -> np.ndarray:
         "33 of one": np.where(number < 33, tokens // 2, scattered),
         "few of many": number * 7919 % max(1, tokens // 7),
         "every expert": number % tokens,
+        "with gaps": number * tokens // max(1, count) % tokens,
         "shuffled": np.random.default_rng(tokens).permutation(max(tokens, count))[:count],
     }[taken]
     return found.astype(np.int32)
