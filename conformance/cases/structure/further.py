@@ -118,7 +118,8 @@ BLANK = ((33, 416), (129, 544))
 """Rows and columns of matrices with zeros in whole tiles or rows, or with one special element."""
 BLANK_OF_ALL = ("last alone", "first alone", "NaN last", "Inf last")
 """Levels that decide a statistic of the whole tensor."""
-APART = (("odd ones", 40, 33, 3), ("1024 first", 1027, 130, 0), ("odd ones", 5, 300, 129))
+APART = (("odd ones", 40, 33, 3), ("1024 first", 1027, 130, 0), ("odd ones", 5, 300, 129), ("all but one", 63, 130, 0),
+         ("all but one", 64, 33, 0))  # fmt: skip
 """Which experts are empty, how many there are, rows of the longest and before it, as no table has them."""
 ALIKE = ((300, 2), (64, 2), (5, 96), (4, 128), (33, 32), (1024, 2), (130, 64))
 """Experts, and rows of each."""
@@ -247,7 +248,7 @@ def campaign_rows(operation: str, params: Mapping[str, Any], largest: int) -> li
         return [row for row in of_layouts(operation, params) if "under" not in row and row["rows"] < LARGE]
     if "random" in params:
         return []
-    sides = ("rows", "columns", "columns of the product", "experts", "rows of an expert", "rows of each")
+    sides = ("rows", "columns", "columns of the product", "experts", "rows of an expert", "rows of each", "tokens")
     found = rows(operation, params)
     return [row for row in found if math.prod(int(row.get(name, 1)) for name in sides) <= largest]
 
