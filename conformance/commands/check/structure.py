@@ -162,7 +162,7 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
         if held is not None or not tally.stopped:
             tally.coverage.add(asked.row, asked.case, held is not None)
         return bool(held)
-    called, held = _called(engine, subject, asked.case, golden, tally)
+    called, held = called_in_form(engine, subject, asked.case, golden)
     if called is None:
         tally.coverage.add(asked.row, asked.case, True)
         return bool(held)
@@ -206,10 +206,9 @@ def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str,
     engine.lost(subject, tally)
 
 
-def _called(
-    engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally
-) -> tuple[Called | None, bool | None]:
+def called_in_form(engine: Asking, subject: Subject, case: Case, golden: Any) -> tuple[Called | None, bool | None]:
     """Judge a call in its form; return the call if it was refused, else None, and whether it held."""
+    tally = engine.tallies[subject.name]
     inside = engine.inside(subject, case, golden)
     engine.judged_as = inside
     if inside is None:
@@ -276,7 +275,7 @@ def _ask(engine: Asking, subject: Subject, asked: Asked, row: Row, tally: Tally,
     golden = engine.golden(case)
     if golden is None:
         return False
-    called, _ = _called(engine, subject, case, golden, tally)
+    called, _ = called_in_form(engine, subject, case, golden)
     tally.coverage.add(kept, case, called is None)
     if called is not None and words:
         tally.coverage.forms.setdefault(words, called.words)
