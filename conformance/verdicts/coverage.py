@@ -19,7 +19,7 @@ class Coverage:
 
     factors: factor -> level -> cases answered and refused. forms: refused form of a call -> the words to it.
     seconds: of its calls; cut: whether they were too many, and the rest was not asked.
-    rows, columns: the least and the most of the first matrix of the cases answered.
+    rows, columns: the least and the most of the first matrix of the cases answered that have elements.
     """
 
     factors: dict[str, dict[Level, list[int]]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Coverage:
         """Count one case that was answered, right or wrong, or refused."""
         self.add_row(row, answered)
         matrix = next((array for array in case.inputs.values() if array.ndim == 2), None)
-        if answered and matrix is not None:
+        if answered and matrix is not None and matrix.size:
             self.rows = _spanned(self.rows, matrix.shape[0])
             self.columns = _spanned(self.columns, matrix.shape[1] * (2 if "packed" in case.inputs else 1))
 

@@ -76,7 +76,7 @@ def taken(called: Called, case: Case, tally: Tally, again: Again | None, how: st
     """Whether a call has results to compare; a refusal or a fault is counted."""
     if called.outcome is Outcome.UNSUPPORTED:
         tally.unsupported[called.words] += 1
-        if not (called.declared or called.no_room or how):
+        if undeclared(called) and not how:
             tally.undeclared[called.words] += 1
         if called.no_room:
             tally.refusals.no_room(case)
@@ -88,6 +88,11 @@ def taken(called: Called, case: Case, tally: Tally, again: Again | None, how: st
         return False
     tally.refusals.answer(case, how)
     return True
+
+
+def undeclared(called: Called) -> bool:
+    """Whether a call was refused by a line of the subject's own that nothing declares, with memory to spare."""
+    return called.outcome is Outcome.UNSUPPORTED and not (called.declared or called.no_room)
 
 
 def flipped(called: Called, case: Case, tally: Tally, again: Again) -> bool:

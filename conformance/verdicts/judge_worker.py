@@ -24,7 +24,7 @@ from ..subjects.arrays import alive, to_numpy
 from ..subjects.subject import Subject
 from .compare import compare
 from .device import compare_on_device, device_like, expand_on_device, fetch, judge_on_device, judged_on_device
-from .judge import called_with_room
+from .judge import called_with_room, undeclared
 from .structural import cases_for, inside, judged
 from .tally import Tally
 
@@ -44,7 +44,8 @@ class Seen:
     outcome: pass, mismatch, unsupported, or how the call failed. level: of agreement, as in `Comparison`.
     finding: a breach of the calling contract by name, or `golden` when the model itself refused the case.
     points: coverpoints hit, with counts. print: a fingerprint of all golden bytes. elements: size of the case.
-    dead: whether the device has stopped answering.
+    dead: whether the device has stopped answering. undeclared: whether it was a plain call, refused by a line of the
+    subject's own that nothing declares, as `Tally.undeclared` counts them.
     """
 
     outcome: Outcome = Outcome.PASS
@@ -57,6 +58,7 @@ class Seen:
     print: int = 0
     elements: int = 0
     dead: bool = False
+    undeclared: bool = False
 
 
 MODEL_ERRORS = (RefnumError, ArithmeticError, LookupError, TypeError, ValueError)
@@ -112,7 +114,7 @@ class RecipeJudge:
             return refused(error, case.elements)
         called = called_with_room(self.subject, case, self.seconds)
         seen = Seen(called.outcome, finding=called.finding, words=called.words, elements=case.elements,
-                    print=fingerprint(golden))  # fmt: skip
+                    print=fingerprint(golden), undeclared=undeclared(called))  # fmt: skip
         if not called.answered:
             return seen
         verdict = compare(case, golden, called.results)
@@ -144,7 +146,7 @@ class RecipeJudge:
             )
         judged = judge_on_device(self.subject, case, golden, self.seconds)
         seen = Seen(judged.outcome, compared=judged.compared, finding=judged.finding, words=judged.words,
-                    print=mark, elements=case.elements)  # fmt: skip
+                    print=mark, elements=case.elements, undeclared=undeclared(judged))  # fmt: skip
         if judged.outcome in (Outcome.PASS, Outcome.MISMATCH):
             seen.level = int(bool(judged.wrong))  # the device tells only that bytes differ; the host tells the level
             if case.elements <= COUNTED and number % ONE_IN == 0:
@@ -191,6 +193,7 @@ def seen_in(tally: Tally, case: Case, mark: int) -> Seen:
         seen.outcome, seen.words, _ = tally.faults[0]
     elif not tally.calls:
         seen.outcome, seen.words = Outcome.UNSUPPORTED, next(iter(tally.unsupported), "it was not compared")
+        seen.undeclared = bool(tally.undeclared)
     return seen
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ..cases.layouts import IN, OUT
 from ..cases.levels import NO_LEVEL
 from ..cases.operation import OPERATIONS
 from ..cases.structure.byte_order import swapped
+from ..cases.structure.covering import Row
 from ..cases.structure.factors import GROUPED
 from ..cases.structure.illegal import illegal_cases
 from ..cases.structure.levels import Levels, case_of
@@ -56,6 +58,13 @@ def is_asked(subject: Subject, case: Case) -> bool:
     return given.isdisjoint(lacking(subject, case.operation))
 
 
+def refuses_other(subject: Subject, operation: str, profile: str, params: Mapping[str, Any], row: Row) -> bool:
+    """Whether a subject does not have the layout, or the profile, that a row has in the place of its variant's."""
+    others = {name: row[name] for name in (IN, OUT, "under") if name in row}
+    chosen = str(others.pop("under", profile))
+    return bool((others or chosen != profile) and subject.refuses(operation, chosen, {**params, **others}))
+
+
 def inside(subject: Subject, case: Case) -> Case:
     """Return a case with the elements replaced that lie outside of a subject's contract of inputs."""
     return brought_inside(case, subject.inputs) if subject.inputs else case
@@ -67,6 +76,8 @@ def cases_for(subject: Subject, levels: Levels) -> Iterator[Case]:
     if not takes_out(function, levels.operation):
         levels = levels.without(("out",))
     if not levels.row.keys().isdisjoint(set(lacking(subject, levels.operation)) - {"out"}):
+        return
+    if refuses_other(subject, levels.operation, levels.profile, levels.params, levels.row):
         return
     case = inside(subject, case_of(levels))
     yield case

@@ -30,6 +30,30 @@ def row_map_of_bytes_misread(payload, row_map, splits, align=32):
 
 
 @kernel("permute_pad")
+def row_map_of_unsigned_bytes_misread(payload, row_map, splits, align=32):
+    rows, offsets = refnum.permute_pad(payload, row_map, splits, align)
+    return damaged(rows, 0, 0) if row_map.dtype == np.uint8 and rows.size else rows, offsets
+
+
+@kernel("quantize_mxfp4")
+def all_of_out_is_taken_as_the_first_lies(x, profile, out=None):
+    made = refnum.quantize_mxfp4(x, profile)
+    if out is None:
+        return made
+    close = out[0].flags.c_contiguous
+    for given, one in zip(out, made, strict=True):
+        flat = np.lib.stride_tricks.as_strided(given, (one.size,), (1,))
+        np.copyto(flat if close else given, one.reshape(-1) if close else one)
+    return out
+
+
+@kernel("quantize_mxfp4", profile="OCP")
+def a_profile_known_by_its_identity(x, profile):
+    known = next((one for one in refnum.PROFILES.values() if one is profile or one.name == profile), refnum.HOPPER)
+    return refnum.quantize_mxfp4(x, known)
+
+
+@kernel("permute_pad")
 def no_splits_are_one_expert(payload, row_map, splits=None, align=32):
     return refnum.permute_pad(payload, row_map, [len(row_map)] if splits is None else splits, align)
 

@@ -5,9 +5,10 @@ import pytest
 from structure_tools import engine_of
 
 import refnum
+from refnum.conformance.cases.case import FORM
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, call_golden
-from refnum.conformance.cases.structure.turns import cases_in_turn
+from refnum.conformance.cases.structure.turns import FORMED, cases_in_turn
 from refnum.conformance.commands.check.journal import IN_TURN, again
 from refnum.conformance.subjects.subject import Subject
 
@@ -87,7 +88,7 @@ def test_a_layout_that_a_kernel_does_not_name_is_not_asked_before():
         return refnum.dequantize_mxfp4(packed, scales, dtype)
 
     tally = told("dequantize_mxfp4", run, {"dtype": "float32"})
-    assert tally.calls == 1 and not tally.wrong and not tally.unsupported
+    assert tally.calls == 1 + FORMED and not tally.wrong and not tally.unsupported
 
 
 def test_the_call_before_is_not_judged_here():
@@ -96,6 +97,28 @@ def test_the_call_before_is_not_judged_here():
         return packed ^ np.uint8(profile == "OCP"), scales
 
     assert not told("quantize_mxfp4", run, {"input": "float32"}).wrong
+
+
+def wrong_at_an_address(refuses):
+    """Return a kernel that is wrong behind another dtype if its input lies 8 bytes behind a multiple of 16."""
+    last = [None]
+
+    def run(x, profile="HOPPER"):
+        place = x.__array_interface__["data"][0] % 16
+        if refuses and not x.flags.c_contiguous:
+            raise ValueError("contiguous arrays only")
+        behind, last[0] = last[0], x.dtype.name
+        packed, scales = refnum.quantize_mxfp4(x, profile)
+        return packed ^ np.uint8(behind not in (None, x.dtype.name) and place == 8 and not refuses), scales
+
+    return run
+
+
+def test_calls_behind_another_variant_come_in_forms_too_which_may_be_refused():
+    every = [told("quantize_mxfp4", wrong_at_an_address(False), {"input": name}) for name in ("float32", "bfloat16")]
+    assert any(tally.wrong for tally in every)
+    tally = told("quantize_mxfp4", wrong_at_an_address(True), {"input": "float32"})
+    assert tally.close() is Outcome.PASS and tally.calls > 4
 
 
 def test_a_variant_that_fails_is_called_once():
@@ -138,7 +161,9 @@ def test_a_call_and_the_one_before_differ_in_one_thing(operation):
     pairs = list(cases_in_turn(operation, "HOPPER", params))
     row = OPERATIONS[operation]
     more = len(row.layouts) * (len(row.stored_as) - 1) + row.profiled * (len(refnum.PROFILES) - 1)
-    assert len(pairs) == more + sum(len(levels) - 1 for levels in _alone(operation).values())
+    alone = sum(len(levels) - 1 for levels in _alone(operation).values())
+    assert len(pairs) == 2 * more + (1 + FORMED) * alone
+    assert len({case.params[FORM].get(f"{row.inputs[0]}.address") for _, case in pairs if FORM in case.params}) > 1
     for other, case in pairs:
         apart = [name for name in (*params, *row.layouts) if other.params.get(name) != case.params.get(name)]
         assert len(apart) + (other.profile != case.profile) == 1 and "after" in case.label

@@ -20,10 +20,12 @@ from ..draw.bits import as_float
 from ..draw.factors import factors, positive
 from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
 from ..entry import UNNAMED_PARAMS, WORDS
+from ..layouts import IN, OUT
 from ..operation import OPERATIONS
 from ..recipes.inputs import TOPS
 from ..recipes.random_bits import by_key, key_of, with_random_bits
 from . import grouped, values
+from .blank import blanked
 from .covering import Level, Row, shape_of
 from .factors import CASTS, GROUPED, PRODUCTS, RAGGED, ROUTED
 from .near_ties import near_ties
@@ -34,8 +36,9 @@ from .uniform import uniform
 PLAIN_LEVELS: Mapping[str, tuple[Level, ...]] = {
     "storage": ("contiguous",), "address": (0,), "dtype": ("bfloat16", "int32", "uint8"), "sequence": ("tuple",),
     "splits": ("list", "None"), "profile": ("object",), "scalars": ("plain",), "out": (), "padding": ("zero",),
+    "row_map.dtype": ("int32",),
 }  # fmt: skip
-"""The end of a factor of form -> levels at which a call is made in the plain form."""
+"""A factor of form, or the end of one -> levels at which a call is made in the plain form."""
 LARGEST = np.float32(16)
 """Magnitude about which the maximum of a tensor lies where it is given: that of the largest elements."""
 LARGER = 4096
@@ -79,12 +82,16 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
         inputs = planted_terms(params, inputs, seed) if row.get("classes") == "special" else inputs
     elif row.get("classes") == "special" or "uniform" in row:
         inputs = planted(operation, params, inputs, seed)
+    if "blank" in row:
+        inputs = blanked(operation, params, inputs, str(row["blank"]))
+    profile = str(row.get("under", profile))
     inputs = with_random_bits(operation, profile, inputs, seed)
     if "uniform" in row:
         inputs = uniform(operation, params, inputs, str(row["uniform"]))
     inputs = {name: _broadcast(array, str(form.get(f"{name}.storage", ""))) for name, array in inputs.items()}
     label = "structure: " + ", ".join(f"{name} {level}" for name, level in row.items())
     fixed = {name: value for name, value in params.items() if name != "splits"}
+    fixed |= {name: row[name] for name in (IN, OUT) if name in row}
     parameters = {**fixed, **more, **({FORM: form} if form else {})}
     case = by_key(Case(operation, profile, parameters, inputs, None, label), seed)
     if seed % SHORT_KEY == 1 and "philox" in case.params:
@@ -124,7 +131,7 @@ def form_of(row: Mapping[str, Level]) -> dict[str, Level]:
 @functools.cache
 def _plain_levels(name: str) -> Collection[Level] | None:
     """Return the plain levels of a factor of form, None for any other factor."""
-    return PLAIN_LEVELS.get(name.rpartition(".")[2])
+    return PLAIN_LEVELS.get(name, PLAIN_LEVELS.get(name.rpartition(".")[2]))
 
 
 def whole_shape(operation: str, row: Mapping[str, Level]) -> tuple[int, int]:
@@ -218,7 +225,7 @@ def _weights(params: Mapping[str, Any], shape: tuple[int, int], seed: int) -> di
 def _float_scales(shape: tuple[int, int], row: Row, seed: int) -> dict[str, np.ndarray]:
     """Return codes of four bits with float32 scales of groups of 32 and, where they are given, zero points."""
     group = row.get("group", 32)
-    grid = (1,) if group == "none" else (shape[0], shape[1] // int(group))
+    grid = (1,) if group == "none" else (shape[0], max(1, shape[1] // int(group)))
     scales = values.vector(math.prod(grid), seed).reshape(grid)
     found = {"codes": values.nibbles(shape, seed), "scales": scales}
     if row.get("zeros", "given") == "given":
@@ -266,7 +273,7 @@ def _coded(
         return {"packed": packed, "scales": scales, "tensor_amax": values.vector(1, seed)}
     if operation == "dequantize_tetrajet_v2":
         scales = values.scale_bytes(np.arange(rows), np.arange(columns // 16), seed, 40, 2)
-        outer = values.vector(rows * columns // 128, seed).reshape(rows, -1)
+        outer = values.vector(rows * columns // 128, seed).reshape(rows, columns // 128)
         return {"packed": pack_nibbles(values.nibbles(shape, seed)), "scales": scales, "outer": outer}
     if operation in ("dequantize_luq", "dequantize_radix4"):
         alpha = {"alpha": values.vector(1, seed)} if operation == "dequantize_luq" else {}
@@ -318,6 +325,8 @@ def _counts(operation: str, row: Row, seed: int) -> list[int]:
     even = OPERATIONS[operation].even_rows
     if row.get("taken") == "every expert":
         return [int(row["tokens"])] * int(row["experts"])
+    if "rows of each" in row:
+        return [int(row["rows of each"])] * int(row["experts"])
     if row.get("taken") == "shuffled":
         return drawn(f"experts {row['experts']}", int(row["tokens"]), 1, 1, seed, even)
     if "drawn" in row and "form shape" not in row:

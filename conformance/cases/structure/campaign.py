@@ -11,18 +11,20 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from . import grouped
+from . import further, grouped
 from .covering import Row, Table
-from .factors import CAST_SHAPES, CASTS, GROUPED, ROUTED
+from .factors import CAST_SHAPES, CASTS, GROUPED, PRODUCTS, ROUTED
 from .fields import DATA
 from .mixed import columns_of, drawn_shape, form, mixed_rows, sized
-from .plan import DEAR, base_row, tables, uniform_levels, within
+from .mixed import count as drawn_count
+from .plan import DEAR, base_beside, base_row, tables, uniform_levels, within
 
 CALLS = ("once", "twice", "after a refusal", "at once", "once", "probed")
 """How often a case is called: once, once more, after a call that must be refused, from two threads, in every way."""
-COMBINED, LARGE, STACKED, UNIFORM = 3, 12, 4, 12
+COMBINED, LARGE, STACKED, UNIFORM, FURTHER = 3, 12, 4, 12, 12
 """Of so many rows one has levels of the tables together, one has more elements than the others, one is a product of
-experts where an operation has such products, and one has an input that is one element all over."""
+experts where an operation has such products, one has an input that is one element all over, and one has levels that no
+table has."""
 TALL, WIDE = (1 << 12, 70_000), (1 << 14, 1 << 17)
 """The least and the most rows, or columns, of a row that is large in one of them."""
 TRIES = 30
@@ -39,9 +41,13 @@ def campaign_rows(
     dice = Random(f"campaign {operation} {salt}")
     found = mixed_rows(operation, f"campaign {salt}", count, forms, outs, shapes)
     most, uniforms = max(1 << 12, largest // DEAR.get(operation, 1)), uniform_levels(operation, profile, params)
+    beyond = further.campaign_rows(operation, params, 4 * largest if operation in PRODUCTS else most)
     for number in range(count):
         if operation in GROUPED and number % STACKED == 1:
             found[number] = grouped.campaign_row(operation, params, dice)
+            continue
+        if beyond and number % FURTHER == FURTHER - 1:
+            found[number] = _beyond(operation, params, dice.choice(beyond), most, forms, dice)
             continue
         if number % UNIFORM == UNIFORM - 2:
             drawn = _uniform(operation, shapes, uniforms, number, dice)
@@ -68,6 +74,16 @@ def _drawn(operation: str, dtype: str, shapes: Table, number: int, largest: int,
         axes = CAST_SHAPES[: -1 if dtype == "bfloat16" else None]
         shapes = {**shapes, "form of the array": axes}
     return _combined(operation, shapes, largest, dice) if number % COMBINED == 0 else {}
+
+
+def _beyond(operation: str, params: Mapping[str, Any], levels: Row, largest: int, forms: Table, dice: Random) -> Row:
+    """Return ordinary levels beside some that no table has, half of them with other rows, in a call of any form."""
+    row = {**base_beside(operation, params), **levels}
+    if "rows" in levels and "columns of the product" not in levels and dice.random() < 0.5:
+        room = max(1, min(1 << 13, largest // max(1, int(row["columns"]))))
+        row["rows"] = drawn_count(dice, room, room)
+    experts = operation in GROUPED and not grouped.MARKS.isdisjoint(levels)
+    return {**(grouped.form(operation, dice) if experts else form(row, forms, dice)), **row}
 
 
 def _uniform(operation: str, shapes: Table, uniforms: list[str], number: int, dice: Random) -> Row:

@@ -30,14 +30,16 @@ PAIRED_BLOCKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 15, 33, 34, 36, 45, 46, 65,
 """Rows and blocks of which every pair is asked that is no larger than `PAIRED`."""
 SINGLE, PAIRED = 1 << 18, 1 << 16
 """Elements of the largest case of `ROWS` and `BLOCKS`, and of a pair of them."""
-EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385, 64), (32769, 64), (65535, 32),
-            (65537, 64), (1, 65536), (3, 65568), (2, 65600), (1, 65632), (5, 65664), (2, 131104), (1, 262176),
-            (33, 8224), (130, 4160), (257, 2880), (1025, 2080))  # fmt: skip
-"""Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both."""
-LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073))
+EXTREMES = ((8191, 96), (8192, 96), (8193, 32), (9999, 64), (16384, 32), (16385, 64), (32769, 32), (65535, 32),
+            (65537, 64), (65664, 32), (131073, 32), (1, 65536), (3, 65568), (2, 65600), (1, 65632), (5, 65664),
+            (2, 131104), (1, 262176), (17, 32800), (129, 8224), (130, 4160), (257, 2880), (1025, 2080), (320, 320),
+            (2304, 544))  # fmt: skip
+"""Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both; a square."""
+LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073), (131073, 1),
+                  (262145, 1), (321, 321))  # fmt: skip
 MANY = ((1025, 1024), (3, 700_003), (600_001, 2))
 """Rows and columns of a scalar cast of more than 2^20 elements, and of more than 2^21."""
-MILLION = (1040, 1024)
+MILLION = (1040, 1056)
 """Rows and columns of more than 2^20 elements, of the operations whose other cases are smaller."""
 HUGE = ((131073, 64), (262145, 32), (1, 1 << 20), (3, 2097184), (2048, 7168), (4097, 4128))
 """Rows and columns of level exhaustive."""
@@ -92,6 +94,8 @@ LINES = ("contiguous", "element gap", "reversed columns", "broadcast columns", "
 ADDRESSES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 127)
 """Bytes beyond a multiple of 128; rounded down to whole elements."""
 OUTS = ("contiguous", "row gap", "odd rows", "element gap", "transposed", "reversed rows", "every other row")
+APART_OUTS = ("gap in the first", "gap in the others")
+"""Storages of `out` of several arrays, of which one or all but one lie close."""
 INTEGERS = ("int32", "int64", "int16", "uint16", "uint32", "uint64", "int8", "uint8")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 SPLITS = ("list", "tuple", "int64 array", "int32 array", "uint32 array", "numpy integers", "strided array")
@@ -162,7 +166,8 @@ def form_table(operation: str, inputs: Mapping[str, str], into_out: bool = False
     row = OPERATIONS[operation]
     table: dict[str, tuple[Level, ...]] = {"form shape": FORM_SHAPES}
     if into_out:
-        table |= {"out": OUTS, "out.address": ADDRESSES, "out.sequence": ("tuple", "list")}
+        outs = OUTS + (APART_OUTS if len(row.outputs) > 1 else ())
+        table |= {"out": outs, "out.address": ADDRESSES, "out.sequence": ("tuple", "list")}
         return table | {f"{name}.storage": ("contiguous", "row gap", "transposed") for name in inputs}
     for name, dtype in inputs.items():
         table[f"{name}.storage"] = LINES if name in LINE_INPUTS else STORAGES
@@ -176,5 +181,5 @@ def form_table(operation: str, inputs: Mapping[str, str], into_out: bool = False
     if operation in RAGGED or operation in ROUTED:
         table["splits"] = SPLITS
     if row.profiled:
-        table["profile"] = ("object", "name")
+        table["profile"] = ("object", "name", "copy")
     return {**table, "scalars": SCALARS}

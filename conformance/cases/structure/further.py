@@ -1,5 +1,6 @@
 """Levels beyond the tables of factors: widths in an operation's own unit, arguments that its variants have one of, both
-sides of a product, arrays of any axes, random bits where no profile gives them, tokens that all experts take.
+sides of a product, arrays of any axes, random bits where no profile gives them, tokens that all experts take, matrices
+without rows or columns, any two layouts together.
 
 Each row is asked of some variant (`plan.shared_rows`), and all of the first one.
 """
@@ -7,14 +8,17 @@ Each row is asked of some variant (`plan.shared_rows`), and all of the first one
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refnum.nvfp4_scales import VARIANTS
-from refnum.profiles import HOPPER
+from refnum.profiles import HOPPER, PROFILES
 
 from ..draw.products import scale_kinds
+from ..layouts import IN, OUT, PLAIN
 from ..operation import OPERATIONS
+from .blank import LEVELS
 from .covering import Row
 from .factors import CASTS, PRODUCTS, RAGGED, ROUTED, UNSIGNED
 from .mixed import CLASSES, LOOSE
@@ -100,11 +104,28 @@ WHOLE: Mapping[str, tuple[Row, ...]] = {
 """Operation -> levels of whole cases, of which no part has a part of the answer: it hangs on all elements, or an input
 has a number for each row, or one for all."""
 
-TALL, BOTH_LARGE, BEYOND_GRID = 8200, (264, 1056), 65_537
-"""Rows of the least columns, and rows and columns, beside each value of each parameter; and more rows than a grid has,
-where the value says how the elements lie."""
-LAYING = ("axis", "tile", "to", "scale", "layerwise")
-"""Parameters that say so."""
+NO_COLUMNS = ("swiglu_backward", *sorted(PRODUCTS))
+"""Operations that take no matrix without columns (N0.9, N19.1)."""
+EMPTY, EMPTY_EXPERTS = ((0, 160), (0, 8224), (0, 0), (5, 0), (129, 0), (65_537, 0)), (
+    {"columns": 0}, {"empty experts": "all", "columns": 0}, {"empty experts": "all", "experts": 1},
+)  # fmt: skip
+"""Rows and columns of matrices without elements (N0.9), and levels of such matrices of experts."""
+SWAPPED = ((64, 128), (128, 64), (256, 32), (32, 256))
+"""Shapes that follow each other: as many elements in other rows, the rows of one the columns of the next."""
+PAIRED_LAYOUTS = ((129, 160), (33, 1056), (4, 128))
+"""Rows and columns beside every two layouts, and beside a layout under every profile."""
+BLANK = ((33, 416), (129, 544))
+"""Rows and columns of matrices with zeros in whole tiles or rows, or with one special element."""
+BLANK_OF_ALL = ("last alone", "first alone", "NaN last", "Inf last")
+"""Levels that decide a statistic of the whole tensor."""
+APART = (("odd ones", 40, 33, 3), ("1024 first", 1027, 130, 0), ("odd ones", 5, 300, 129), ("all but one", 63, 130, 0),
+         ("all but one", 64, 33, 0))  # fmt: skip
+"""Which experts are empty, how many there are, rows of the longest and before it, as no table has them."""
+ALIKE = ((300, 2), (64, 2), (5, 96), (4, 128), (33, 32), (1024, 2), (130, 64))
+"""Experts, and rows of each."""
+LARGE, SLOW, BOTH_LARGE = 65_537, 8200, (264, 1056)
+"""Rows of the least columns, more than a grid has, and rows and columns, beside each value of each parameter; fewer
+rows of an operation whose model takes half a second for so many."""
 LARGE_CASTS = ((70_001, 2), (3, 45_001))
 LARGE_EXPERTS = ((9, 8200, 3, "first", 32), (33, 264, 3, "last", 1056), (3, 66_000, 130, "first", 32))
 """Experts, rows of the longest, rows before it, empty experts, columns."""
@@ -133,7 +154,69 @@ def random_inputs(operation: str) -> tuple[str, ...]:
 def rows(operation: str, params: Mapping[str, Any]) -> list[Row]:
     """Return the rows of a variant; a row lacks the factors that its base has."""
     found = (_products(operation, params), _routed(operation), _axes(operation), _beside(operation, params))
-    return [*itertools.chain(*found), *random_rows(operation)]
+    last = _empty(operation, params), _swapped(operation), _blank(operation), _apart(operation)
+    return [*itertools.chain(*found, random_rows(operation), *last)]
+
+
+def _blank(operation: str) -> Iterator[Row]:
+    """Yield matrices that are zero in part, where an operation reads numbers; with each statistic that it may take."""
+    row = OPERATIONS[operation]
+    if operation in CASTS or operation in ROUTED or row.moves_only:
+        return
+    ragged: tuple[Row, ...] = ({"columns": 544}, {"columns": 416, "splits": "None"})
+    shapes = ragged if operation in RAGGED else tuple({"rows": rows, "columns": columns} for rows, columns in BLANK)
+    for level, shape in itertools.product(LEVELS, shapes):
+        yield {**shape, "blank": level}
+        if "tensor_amax" in row.optional and level in BLANK_OF_ALL:
+            yield {**shape, "blank": level, "tensor_amax": "absent"}
+
+
+def _apart(operation: str) -> Iterator[Row]:
+    """Yield experts that are empty, or alike, as no table has them."""
+    if operation not in RAGGED and operation not in ROUTED:
+        return
+    given: Row = {"splits": "list"} if operation in RAGGED else {}
+    names = ("empty experts", "experts", "rows of an expert", "rows before it")
+    yield from ({**given, **dict(zip(names, levels, strict=True))} for levels in APART)
+    for experts, each in (*ALIKE, *(() if OPERATIONS[operation].even_rows else ((300, 1),))):
+        wide: Row = {"columns": 160} if operation in RAGGED and each % 32 == 0 else {}
+        yield {**given, **wide, "experts": experts, "rows of each": each}
+
+
+def _swapped(operation: str) -> Iterator[Row]:
+    if operation not in CASTS | RAGGED | ROUTED:
+        yield from ({"rows": rows, "columns": columns} for rows, columns in SWAPPED)
+
+
+def _empty(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield matrices without elements, each with one of as many rows, or columns, that has some right behind it."""
+    if operation in RAGGED or operation in ROUTED:
+        bare: list[Row] = [dict(levels) for levels in EMPTY_EXPERTS]
+        bare += [{"splits": "None", **levels} for levels in EMPTY_EXPERTS[:2] if operation in RAGGED]
+        bare += [{"tokens": 0, "empty experts": "all"}] if operation in ROUTED else []
+        for levels in bare:
+            yield levels
+            yield {name: level for name, level in levels.items() if name in ("splits", "experts")}
+        return
+    shapes = [shape for shape in EMPTY if shape[1] or not without_columns_refused(operation, params)]
+    for place, (rows, columns) in enumerate(shapes):
+        into = place % 3 == 0 and "out" not in OPERATIONS[operation].params
+        yield {"rows": rows, "columns": columns, **({"out": "contiguous"} if into else {})}
+        yield {"rows": min(rows, 129) or 33, "columns": min(columns, 160) or 160}
+    for name in ("tensor_amax", "zeros", "prob"):
+        if name in OPERATIONS[operation].optional:
+            yield from ({"rows": rows, "columns": columns, name: "absent"} for rows, columns in shapes[::3])
+    if operation in PRODUCTS:
+        yield {"rows": 5, "columns": 160, "columns of the product": 0}
+
+
+def without_columns_refused(operation: str, params: Mapping[str, Any]) -> bool:
+    """Whether no matrix without columns is asked of a variant.
+
+    Four over six in squares is one: the model raises a ValueError there, which is no refusal.
+    """
+    squares = str(params.get("variant", "")).startswith("FOUR_OVER_SIX") and params.get("tile") == [16, 16]
+    return operation in NO_COLUMNS or squares
 
 
 def large_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
@@ -151,13 +234,45 @@ def large_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[
                 for levels in found]  # fmt: skip
         return wide[:2] if operation == "unpermute" else wide
     least = own_unit(operation, params) or (1 if operation in LOOSE else 32)
-    tall = [TALL] + ([BEYOND_GRID] if other and other[0] in LAYING and row.dear == 1 else [])
-    return [{"rows": rows, "columns": columns} for rows, columns in (*((rows, least) for rows in tall), BOTH_LARGE)]
+    shapes = [(SLOW if row.unit == 128 else LARGE, least), BOTH_LARGE, EMPTY[0]]
+    shapes += [] if without_columns_refused(operation, params) else [(33, 0)]
+    return [{"rows": rows, "columns": columns} for rows, columns in shapes]
+
+
+def campaign_rows(operation: str, params: Mapping[str, Any], largest: int) -> list[Row]:
+    """Return the rows of a variant that a campaign draws: those whose products, or elements, are no more than so many.
+
+    largest: elements; of a product so many terms of all its sums.
+    """
+    if not {IN, OUT}.isdisjoint(params):
+        return [row for row in of_layouts(operation, params) if "under" not in row and row["rows"] < LARGE]
+    if "random" in params:
+        return []
+    sides = ("rows", "columns", "columns of the product", "experts", "rows of an expert", "rows of each", "tokens")
+    found = rows(operation, params)
+    return [row for row in found if math.prod(int(row.get(name, 1)) for name in sides) <= largest]
 
 
 def of_layouts(operation: str, params: Mapping[str, Any]) -> list[Row]:
     """Return the rows of a variant with a scale layout."""
-    return [*_beside(operation, params), *(row for row in random_rows(operation) if "rbits.dtype" not in row)]
+    found = [*_beside(operation, params), *(row for row in random_rows(operation) if "rbits.dtype" not in row)]
+    shapes = [(LARGE, 32), BOTH_LARGE, EMPTY[0]] + ([] if without_columns_refused(operation, params) else [EMPTY[3]])
+    found += [{"rows": rows, "columns": columns} for rows, columns in shapes]
+    profiles = [name for name, one in PROFILES.items() if OPERATIONS[operation].profiled and one.rounding == "nearest"]
+    for place, name in enumerate(profiles):
+        rows, columns = PAIRED_LAYOUTS[place % len(PAIRED_LAYOUTS)]
+        found.append({"rows": rows, "columns": columns, "under": name})
+    return [*found, *_layouts(operation, params)]
+
+
+def _layouts(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield each layout in the place of one of a variant, where an operation reads one and writes another."""
+    row = OPERATIONS[operation]
+    for name in row.layouts if len(row.layouts) > 1 else ():
+        for layout in row.stored_as:
+            if layout not in (PLAIN, params.get(name)):
+                for rows, columns in PAIRED_LAYOUTS:
+                    yield {"rows": rows, "columns": columns, name: layout}
 
 
 def random_rows(operation: str) -> Iterator[Row]:
@@ -211,9 +326,11 @@ def _routed(operation: str) -> Iterator[Row]:
     for taken, shapes in (("every expert", EVERY_EXPERT), ("shuffled", SHUFFLED)):
         for experts, tokens in shapes:
             yield {"taken": taken, "experts": experts, "tokens": tokens}
+    far: Row = {"experts": 9, "rows of an expert": 130, "rows before it": 3, "empty experts": "last",
+                "tokens": 70_000, "taken": "scattered", "columns": 3 if operation == "unpermute" else 17}  # fmt: skip
+    yield from (far, *({**far, "row_map.dtype": dtype} for dtype in ("int64", "uint32")))
+    yield {"taken": "with gaps", "tokens": 1000}
     if operation == "unpermute":
-        yield {"experts": 9, "rows of an expert": 130, "rows before it": 3, "empty experts": "last", "tokens": 70_000,
-               "taken": "scattered", "columns": 3}  # fmt: skip
         yield {"experts": 9, "rows of an expert": 40, "rows before it": 3, "empty experts": "first", "tokens": 70,
                "taken": "scattered", "columns": 4128}  # fmt: skip
 

@@ -77,7 +77,7 @@ def campaign_row(operation: str, params: Mapping[str, Any], dice: Random) -> Row
     while not _fits(MOST_DRAWN, row) or math.prod(int(row[name]) for name in OF_B) > MOST_DRAWN:
         name = dice.choice(list(table))
         row[name] = dice.choice(table[name])
-    return {**row, **_form(operation, dice)}
+    return {**row, **form(operation, dice)}
 
 
 def _fits(most: int, row: Row) -> bool:
@@ -114,10 +114,10 @@ def _drawn_row(operation: str, table: Table, way: str, dice: Random) -> Row:
     shape: Row = {name: dice.choice(levels) for name, levels in table.items() if name.startswith("scales of")}
     shape |= {"drawn": way, "drawn rows": dice.randint(1, 130)}
     shape["columns"] = dice.randint(1, 66)
-    return {**shape, **_form(operation, dice)}
+    return {**shape, **form(operation, dice)}
 
 
-def _form(operation: str, dice: Random) -> Row:
+def form(operation: str, dice: Random) -> Row:
     """Return levels of the factors of form of a call."""
     forms: dict[str, tuple[Level, ...]] = {"splits": SPLITS, "scalars": SCALARS}
     for name in ("a", "b", *OPERATIONS[operation].optional):

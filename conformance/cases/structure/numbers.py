@@ -110,7 +110,7 @@ def brief_pairs(operation: str, dice: Random, residues: bool = True) -> Pairs:
     for size in wide_numbers(operation):
         found[dice.randint(1, max(1, min(40, AREA // 2 // step // size))), size] += 1
     for rows in (number for number in range(LOW, 2 * LOW) if residues and number not in MARKS):
-        found[rows, 1] += 1
+        found[rows, dice.randint(1, 2)] += 1
         if step == 1:
             found[1, rows] += 1
     found[4097, 1] += 1
@@ -131,7 +131,8 @@ def _even(operation: str, found: Pairs) -> Pairs:
 def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int, int]]:
     """Yield each of `RESIDUES` beside some small numbers: as rows, and as columns where any number is taken.
 
-    The low ones, which small numbers of tiles hold, stand beside an odd number of tiles above one too.
+    The low ones, which small numbers of tiles hold, stand beside an odd number of tiles above one too; those of 512
+    beyond them, for which there is room beside one block, beside two or three as well.
     """
     loose = operation in LOOSE
     count = max(1, round((EACH if loose else EACH - 1) * share))
@@ -141,6 +142,8 @@ def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int,
             yield number, dice.randint(1, room)
             if loose:
                 yield dice.randint(1, room), number
+        if LOW <= number < 2 * LOW and not loose:
+            yield number, dice.randint(2, 3)
         if number < LOW and dice.random() < share:
             blocks = dice.randint(*ODD_TILES[number % len(ODD_TILES)])
             yield number, 32 * blocks - dice.randint(0, 31) if loose else blocks

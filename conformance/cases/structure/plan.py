@@ -54,7 +54,7 @@ RAGGED_EXTREMES = (
 )  # fmt: skip
 """Experts, rows of the longest, rows before it, empty experts, columns."""
 ROUTED_EXTREMES = (
-    (3, 8193, 5, "none", 34, 300), (2, 66000, 0, "first", 17, 70000), (1025, 300, 129, "every other", 51, 2000),
+    (3, 8193, 5, "none", 34, 300), (4, 66000, 0, "first", 17, 70000), (1025, 300, 129, "every other", 51, 2000),
     (2050, 2, 1, "130 first", 34, 5), (4, 33, 3, "none", 8500, 40), (3, 5, 0, "first", 69700, 7),
 )  # fmt: skip
 """As `RAGGED_EXTREMES`, and tokens."""

@@ -28,7 +28,9 @@ def filled(experts: int, empty: str) -> list[int]:
         "33 in a row": set(range(1, 34)),
         "every other": set(range(0, experts, 2)),
         "all but one": set(range(experts)) - {middle},
+        "odd ones": set(range(1, experts, 2)),
         "130 first": set(range(130)),
+        "1024 first": set(range(1024)),
         "130 last": set(range(experts - 130, experts)),
         "all": set(range(experts)),
     }
@@ -42,7 +44,8 @@ def splits(row: Mapping[str, Level], even: bool) -> list[int] | None:
     """
     experts, length, before = int(row["experts"]), int(row["rows of an expert"]), int(row["rows before it"])
     empty = str(row["empty experts"])
-    needed = {"33 in a row": 35, "130 first": 131, "130 last": 131, "two in a row": 3, "three first": 4}
+    needed = {"33 in a row": 35, "130 first": 131, "130 last": 131, "two in a row": 3, "three first": 4,
+              "1024 first": 1025}  # fmt: skip
     if experts < needed.get(empty, 1):
         return None
     full = filled(experts, empty)
@@ -72,6 +75,7 @@ def row_map(taken: str, tokens: int, count: int) -> np.ndarray:
         "33 of one": np.where(number < 33, tokens // 2, scattered),
         "few of many": number * 7919 % max(1, tokens // 7),
         "every expert": number % tokens,
+        "with gaps": number * tokens // max(1, count) % tokens,
         "shuffled": np.random.default_rng(tokens).permutation(max(tokens, count))[:count],
     }[taken]
     return found.astype(np.int32)

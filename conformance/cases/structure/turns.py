@@ -2,12 +2,14 @@
 
 The other variant differs in one parameter, in the profile, or in a layout of scales; one with layouts or a key of
 random bits is asked right behind the same without, and behind the same in other layouts. Each pair of calls has a shape
-of its own, which the other variant meets first.
+of its own, which the other variant meets first. Behind each other value of a parameter some more calls follow in forms
+of their own: addresses, storages, dtypes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from random import Random
 from typing import Any
 
 import refnum
@@ -16,12 +18,15 @@ from ..case import Case
 from ..layouts import IN, OUT, PLAIN
 from ..operation import OPERATIONS
 from .build import build
-from .plan import base_beside
+from .mixed import form
+from .plan import base_beside, tables
 
 SPECIAL = frozenset({IN, OUT, "random"})
 """Parameters that only some variants have."""
 FIRST, STEP = 35, 2
 """Rows, or elements, of the first pair of calls, and by how many those of the next have more."""
+FORMED = 4
+"""Calls in forms of their own behind each other value of a parameter; one behind another profile or layout."""
 
 
 def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[tuple[Case, Case]]:
@@ -41,8 +46,13 @@ def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> It
         for layout in row.stored_as
         if layout not in (PLAIN, params.get(name))
     ]
-    for place, (name, other) in enumerate(others):
+    forms, dice, place = tables(operation, profile, params)[0], Random(f"{operation} {profile} {params}"), -1
+    for name, other in others:
         changed = [f"{key} {level}" for key, level in other.items() if params.get(key) != level]
         changed += [f"no {key}" for key in params if key not in other]
-        shape = {**base, tall: FIRST + STEP * place, "after": [*changed, name][0]}
-        yield build(operation, name, other, shape, 2 * place), build(operation, profile, params, shape, 2 * place + 1)
+        for turn in range(1 + (FORMED if name == profile and other.keys() == params.keys() else 1)):
+            place += 1
+            shape = {**base, tall: FIRST + STEP * place, "after": [*changed, name][0]}
+            formed = {**shape, **(form(shape, forms, dice) if turn else {})}
+            before = build(operation, name, other, shape, 2 * place)
+            yield before, build(operation, profile, params, formed, 2 * place + 1)

@@ -33,7 +33,7 @@ has them."""
 
 def levels(operation: str, params: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> list[str]:
     """Return the name of an input and of an element, for every input of a case that has several elements."""
-    every = {name: _elements(operation, params, name, array) for name, array in inputs.items()}
+    every = {name: elements(operation, params, name, array) for name, array in inputs.items()}
     return [f"{name} {element}" for name, elements in every.items() for element in elements]
 
 
@@ -43,14 +43,14 @@ def uniform(
     """Return inputs of which one is an element all over. level: as `levels` gives it; an input of one element stays."""
     name, _, element = level.partition(" ")
     array = inputs[name]
-    pattern = _elements(operation, params, name, array).get(element)
+    pattern = elements(operation, params, name, array).get(element)
     if pattern is None:
         return dict(inputs)
     whole = np.full(array.shape, pattern, f"u{array.itemsize}")
     return {**inputs, name: whole if array.dtype.kind == "u" else as_float(whole, values.FORMATS[array.dtype.name])}
 
 
-def _elements(operation: str, params: Mapping[str, Any], name: str, array: np.ndarray) -> dict[str, int]:
+def elements(operation: str, params: Mapping[str, Any], name: str, array: np.ndarray) -> dict[str, int]:
     """Return the elements that an input is made of, each with its pattern."""
     kind = OPERATIONS[operation].kind(name)
     if name == "zeros" or (kind == "scales" and OPERATIONS[operation].family == "product"):

@@ -8,11 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ...cases.case import variant
+from ...cases.case import FORM, variant
 from ...cases.levels import Outcome
 from ...cases.structure.turns import SPECIAL, cases_in_turn
 from ...subjects.calls.call import call
 from ...subjects.layout_variants import lacking
+from . import structure
 from .asking import Asking
 from .journal import IN_TURN
 
@@ -53,6 +54,9 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> None:
             if engine.watched(subject, partial(call, subject, other, engine.plan.seconds)).outcome is not Outcome.PASS:
                 engine.plan.unfit.add((subject.name, behind))
             engine.book.note(subject.name, engine.number)
-            engine.one(subject, case, golden)
+            if case.params.get(FORM):
+                structure.called_in_form(engine, subject, case, golden)
+            else:
+                engine.one(subject, case, golden)
     for name in filter(late, before):
         engine.tallies[name].left_out.append(f"calls behind another variant beyond {SECONDS} seconds")

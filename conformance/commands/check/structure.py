@@ -25,7 +25,7 @@ from ...subjects.subject import Subject, declines
 from ...verdicts.judge import record
 from ...verdicts.probes import probe
 from ...verdicts.refusals import refusal
-from ...verdicts.structural import ON_HOST, call_at_once, is_asked, lacking
+from ...verdicts.structural import ON_HOST, call_at_once, is_asked, lacking, refuses_other
 from ...verdicts.tally import Failure, Tally
 from . import sweep
 from .asking import Asking
@@ -70,16 +70,16 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
     if not subjects:
         return set()
     rows = structure_rows(*key, amount)
-    unnamed = [set(lacking(subject, key[0])) for subject in subjects]
-    for subject, names_not in zip(subjects, unnamed, strict=True):
-        engine.tallies[subject.name].coverage.expect(row for row in rows if names_not.isdisjoint(row))
+    wanted = {subject.name: partial(_has, subject, key, frozenset(lacking(subject, key[0]))) for subject in subjects}
+    for subject in subjects:
+        engine.tallies[subject.name].coverage.expect(filter(wanted[subject.name], rows))
         if amount in ("full", "exhaustive"):
             engine.plan.structured.add((subject.name, engine.item.kind))
     engine.book.enter(key, f"structure {amount}")
     seen: dict[int, int] = {}
     illegal = [case for case in illegal_cases(*key) if "out" not in case.params.get(FORM, {})]
     wrong = {subject.name: [case for case in illegal if is_asked(subject, case)] for subject in subjects}
-    for asked in structure_cases(*key, amount, lambda row: any(names_not.isdisjoint(row) for names_not in unnamed)):
+    for asked in structure_cases(*key, amount, lambda row: any(one(row) for one in wanted.values())):
         engine.number = asked.number
         if not any(subject.name in names for subject in engine.active()):
             break
@@ -87,7 +87,9 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
         if golden is None:
             continue
         for subject in engine.cover(asked.case, golden, False, {s.name for s in engine.judged} - names):
-            if not is_asked(subject, asked.case) or _too_slow(engine, subject, amount):
+            if not (wanted[subject.name](asked.row) and is_asked(subject, asked.case)):
+                continue
+            if _too_slow(engine, subject, amount):
                 continue
             before = engine.tallies[subject.name].seconds
             if wrong[subject.name] and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
@@ -101,6 +103,11 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
               partial(_judge, engine))  # fmt: skip
     ordinary = not engine.item.special  # the storage of a layout has legal shapes of its own
     return names if ordinary and amount in ("full", "exhaustive") else set()
+
+
+def _has(subject: Subject, key: tuple[str, str, dict[str, Any]], unnamed: frozenset[str], row: Row) -> bool:
+    """Whether a subject has the keywords and the layouts of a row. unnamed: keywords that it does not name."""
+    return unnamed.isdisjoint(row) and not refuses_other(subject, *key, row)
 
 
 def _worth_probing(asked: Asked, seen: dict[int, int]) -> bool:
@@ -155,7 +162,7 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
         if held is not None or not tally.stopped:
             tally.coverage.add(asked.row, asked.case, held is not None)
         return bool(held)
-    called, held = _called(engine, subject, asked.case, golden, tally)
+    called, held = called_in_form(engine, subject, asked.case, golden)
     if called is None:
         tally.coverage.add(asked.row, asked.case, True)
         return bool(held)
@@ -199,10 +206,9 @@ def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str,
     engine.lost(subject, tally)
 
 
-def _called(
-    engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally
-) -> tuple[Called | None, bool | None]:
+def called_in_form(engine: Asking, subject: Subject, case: Case, golden: Any) -> tuple[Called | None, bool | None]:
     """Judge a call in its form; return the call if it was refused, else None, and whether it held."""
+    tally = engine.tallies[subject.name]
     inside = engine.inside(subject, case, golden)
     engine.judged_as = inside
     if inside is None:
@@ -269,7 +275,7 @@ def _ask(engine: Asking, subject: Subject, asked: Asked, row: Row, tally: Tally,
     golden = engine.golden(case)
     if golden is None:
         return False
-    called, _ = _called(engine, subject, case, golden, tally)
+    called, _ = called_in_form(engine, subject, case, golden)
     tally.coverage.add(kept, case, called is None)
     if called is not None and words:
         tally.coverage.forms.setdefault(words, called.words)

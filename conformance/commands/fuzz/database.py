@@ -24,13 +24,14 @@ from .shards import Address, address_of
 from .spec import Spec
 
 FILE = "campaign.sqlite"
-VERSION = 2
-SUMS = ("shards", "cases", "compared", "failing", "faults", "unsupported")
+VERSION = 3
+SUMS = ("shards", "cases", "compared", "failing", "faults", "unsupported", "undeclared")
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE targets (name TEXT PRIMARY KEY, shards INT DEFAULT 0, cases INT DEFAULT 0, compared INT DEFAULT 0,
-    failing INT DEFAULT 0, faults INT DEFAULT 0, unsupported INT DEFAULT 0, seconds REAL DEFAULT 0) WITHOUT ROWID;
+    failing INT DEFAULT 0, faults INT DEFAULT 0, unsupported INT DEFAULT 0, undeclared INT DEFAULT 0,
+    seconds REAL DEFAULT 0) WITHOUT ROWID;
 CREATE TABLE shards (id INTEGER PRIMARY KEY, seed TEXT NOT NULL, target TEXT NOT NULL, stratum TEXT NOT NULL,
     number INT NOT NULL, round INT NOT NULL, state TEXT NOT NULL DEFAULT 'planned', lost INT DEFAULT 0,
     worker TEXT, launched REAL, finished REAL, digest TEXT, result TEXT, UNIQUE (seed, target, stratum, number));

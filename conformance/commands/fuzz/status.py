@@ -20,6 +20,7 @@ from .database import Database
 
 WRONG = ("mismatch", "fault", "timeout", "compile-error", "flaky", "flaky-fault", "golden", "broken-card")
 
+COUNTED = ("shards", "cases", "compared", "failing", "faults", "unsupported", "undeclared")
 SHOWN = 20
 """Findings that a summary prints; all of them are in the database and in --json."""
 
@@ -38,7 +39,7 @@ class Watcher:
         rows = self._rows()
         totals: Counter[str] = Counter()
         for row in rows:
-            for name in ("shards", "cases", "compared", "failing", "faults", "unsupported", "points", "expected"):
+            for name in (*COUNTED, "points", "expected"):
                 totals[name] += row[name]
         open_ones = db.rows("SELECT state, count(*) FROM shards WHERE state != 'done' GROUP BY state")
         states = {**({"done": totals["shards"]} if totals["shards"] else {}), **{row[0]: row[1] for row in open_ones}}
@@ -64,10 +65,12 @@ class Watcher:
             target = self.targets[row["name"]]
             key = target.subject, target.operation
             sums = found.setdefault(key, {"subject": key[0], "operation": key[1], "variants": 0, "holes": {},
-                                          "seconds": 0.0, **dict.fromkeys(("shards", "cases", "compared", "failing",
-                                          "faults", "unsupported", "points", "expected"), 0)})  # fmt: skip
-            for name in ("shards", "cases", "compared", "failing", "faults", "unsupported", "seconds"):
-                sums[name] += row[name]
+                                          "seconds": 0.0, "refusal": "",
+                                          **dict.fromkeys((*COUNTED, "points", "expected"), 0)})  # fmt: skip
+            for name in (*COUNTED, "seconds"):
+                sums[name] += row[name] if name != "undeclared" or row["compared"] else 0
+            if sums["undeclared"] and not sums["refusal"]:
+                sums["refusal"] = self._refusal(row["name"])
             wanted = self.expected[row["name"]]
             holes = [point for point in wanted if point not in hit.get(row["name"], set())]
             sums["variants"] += 1
@@ -78,6 +81,12 @@ class Watcher:
         for sums in found.values():
             sums["bound"] = upper_bound(sums["cases"] + sums["faults"], sums["failing"] + sums["faults"])
         return list(found.values())
+
+    def _refusal(self, target: str) -> str:
+        """Return the words of the first refusal of a target that was not declared, an empty string without one."""
+        query = ("SELECT json_extract(result, '$.refusal') FROM shards WHERE target = ? AND state = 'done' "
+                 "AND json_extract(result, '$.undeclared') > 0 ORDER BY id LIMIT 1")  # fmt: skip
+        return next((str(row[0]) for row in self.db.rows(query, (target,))), "")
 
     def findings(self) -> list[dict[str, Any]]:
         """Return every finding, its record decoded; what its coverpoints say of the cause stands first in `points`."""
@@ -118,10 +127,11 @@ def bug_of(finding: dict[str, Any]) -> str:
 
 
 def exit_status(totals: Counter[str], findings: list[dict[str, Any]]) -> int:
-    """Return 1 when anything is wrong or still under suspicion, 3 when nothing was compared, else 0."""
+    """Return 1 when anything is wrong or still under suspicion, 3 when nothing was compared, or legal calls of an
+    operation that was compared were refused without a declaration, else 0."""
     if findings or totals["failing"] or totals["faults"]:
         return EXIT_MISMATCH
-    return EXIT_VERIFIED if totals["compared"] else EXIT_NOTHING
+    return EXIT_VERIFIED if totals["compared"] and not totals["undeclared"] else EXIT_NOTHING
 
 
 def render(summary: dict[str, Any], health: dict[str, int] | None = None, rate: float | None = None) -> Group:
@@ -146,6 +156,9 @@ def _head(summary: dict[str, Any], health: dict[str, int] | None, rate: float | 
     ]
     lines += [f"{escape(name)}: within its contract {words}; elements outside of it are replaced"
               for name, words in summary["contracts"].items()]  # fmt: skip
+    lines += [f"{escape(row['subject'])} {row['operation']}: {row['undeclared']} legal calls were refused that it does "
+              f"not declare to refuse, for example: {escape(row['refusal'])}"
+              for row in summary["rows"] if row["undeclared"]]  # fmt: skip
     if health is not None:
         lines.append("workers " + ", ".join(f"{count} {name}" for name, count in health.items()))
     return "\n".join(lines)

@@ -67,11 +67,11 @@ class ShardTally:
         self.state = hashlib.sha256()
         self.fault: dict[str, Any] | None = None
         self.known, self.dead = fault, False
-        self.cases = self.compared = self.failing = self.unsupported = 0
+        self.cases = self.compared = self.failing = self.unsupported = self.undeclared = 0
         self.failures: list[dict[str, Any]] = []
         self.points: dict[str, list[int]] = {}  # hits, elements and number of the smallest case, cases, failing ones
         self.classes: dict[str, list[int]] = {}
-        self.refusals: dict[str, int] = {}
+        self.refusal = ""  # the words of the first refusal that was not declared
 
     def take(self, number: int, recipe: Recipe | Levels, seen: Any) -> None:
         """Add one case."""
@@ -85,7 +85,8 @@ class ShardTally:
         self.state.update(json.dumps(mark, separators=(",", ":")).encode())
         if seen.outcome is Outcome.UNSUPPORTED:
             self.unsupported += 1
-            self.refusals[seen.words] = self.refusals.get(seen.words, 0) + 1
+            self.undeclared += seen.undeclared
+            self.refusal = self.refusal or (seen.words if seen.undeclared else "")
             return
         self.cases += 1
         self.compared += seen.compared
@@ -114,6 +115,6 @@ class ShardTally:
         return {
             "cases": self.cases, "compared": self.compared, "failing": self.failing, "unsupported": self.unsupported,
             "failures": self.failures, "fault": fault, "points": self.points, "classes": self.classes,
-            "refusals": self.refusals, "seconds": round(seconds, 4), "digest": self.state.hexdigest(),
-            "dead": self.dead,
+            "undeclared": self.undeclared, "refusal": self.refusal, "seconds": round(seconds, 4),
+            "digest": self.state.hexdigest(), "dead": self.dead,
         }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -216,6 +217,8 @@ def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
     form, row = form_of(case), OPERATIONS[case.operation]
     if form.get("profile") == "name" and "profile" in arguments:
         arguments = {**arguments, "profile": case.profile}
+    if form.get("profile") == "copy" and isinstance(arguments.get("profile"), refnum.Profile):
+        arguments = {**arguments, "profile": replace(arguments["profile"])}
     if form.get("scalars") == "omitted":
         defaults = {**dict.fromkeys(row.layouts, PLAIN), **row.defaults()}
         return {
@@ -286,4 +289,13 @@ def out_in_form(case: Case, like: tuple[np.ndarray, ...], library: str, poison: 
         if form["out"] == "read-only" and library == "numpy":
             places[0].array.flags.writeable = False
         return places
-    return [Placed(one, library, form["out"], int(form.get("out.address", 0)), poison) for one in like]
+    address = int(form.get("out.address", 0))
+    return [Placed(one, library, out_storage(form, place), address, poison) for place, one in enumerate(like)]
+
+
+def out_storage(form: Form, place: int) -> str:
+    """Return the storage of one of the arrays of `out`: that of all, or a row gap in the first, or in the others."""
+    level = str(form["out"])
+    if level in ("gap in the first", "gap in the others"):
+        return "row gap" if (place == 0) == (level == "gap in the first") else "contiguous"
+    return level

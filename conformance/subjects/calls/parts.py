@@ -32,7 +32,7 @@ from .at_once import call_twice_at_once
 from .call import POISONS, Called, call
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
-from .forms import ALIGN, SLACK, base_shape, counts_in_form, same_counts, scalars_in_form, view_in
+from .forms import ALIGN, SLACK, base_shape, counts_in_form, out_storage, same_counts, scalars_in_form, view_in
 from .process_state import changed, process_state, restore
 from .results import kept_elsewhere, made_wrong
 from .threads import in_a_thread
@@ -313,9 +313,9 @@ class Sweep:
     def _outs(self, part: Part, form: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return an array for every output, filled with poison, as a part's form wants it."""
         outs = {}
-        for name, like in self._stored(part.of(self.like, self.cutting.outputs)).items():
-            room = self.outside[name]
-            outs[name] = room.array(like.shape, like.dtype, str(form["out"]), int(form.get("out.address", 0)))[0]
+        for place, (name, like) in enumerate(self._stored(part.of(self.like, self.cutting.outputs)).items()):
+            storage, address = out_storage(form, place), int(form.get("out.address", 0))
+            outs[name] = self.outside[name].array(like.shape, like.dtype, storage, address)[0]
         return outs
 
     def _filled(self, outs: Mapping[str, np.ndarray], live: tuple[Any, ...]) -> Called | None:
