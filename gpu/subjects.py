@@ -143,8 +143,8 @@ def outside_emulated(case: Any) -> str:
 def subjects() -> list[dict[str, Any]]:
     """Return the declarations of our kernels: a name, operation -> callable, claimed profiles, availability."""
     emulated = emulate.subject_operations(emulate.Emulator())
-    declared: list[dict[str, Any]] = [{"supports": supports, "outside": beyond} for beyond in (outside, outside_emulated)]
-    device, there = declared
+    device: dict[str, Any] = {"supports": supports, "outside": outside}
+    there = {**device, "outside": outside_emulated}
     return [
         {
             "name": "host",
