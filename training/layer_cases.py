@@ -53,12 +53,18 @@ CASES = (
     LayerCase("a wide expert", "halves of gate and up that lie elsewhere", ffn=640, experts=2),
     LayerCase("a deep row", "tiles beyond the thirty-second", tokens=(1, 1), top=1, hidden=4224, experts=2),
     LayerCase("a tall expert", "tiles beyond the sixteenth", tokens=(1, 1), top=1, hidden=128, ffn=2176, experts=2),
-    LayerCase("many tokens", "lists of tokens and rows that are too short", tokens=(1100, 3), top=1, hidden=128,
-              experts=2),
+    LayerCase(
+        "many tokens", "lists of tokens and rows that are too short", tokens=(1100, 3), top=1, hidden=128, experts=2
+    ),
     LayerCase("two experts", "a rank with a single expert", experts=2),
     LayerCase("many experts", "tables of experts that are too short", top=8, experts=34, hidden=128),
-    LayerCase("hundreds of experts", "counts of experts that outgrow a warp or a block", tokens=(9, 7), hidden=128,
-              experts=258),
+    LayerCase(
+        "hundreds of experts",
+        "counts of experts that outgrow a warp or a block",
+        tokens=(9, 7),
+        hidden=128,
+        experts=258,
+    ),
     LayerCase("an odd number of experts a rank", "experts taken two at a time", top=3, experts=10, hidden=128),
     LayerCase("ranks of other magnitude", "a scale for a whole tensor, which differs by rank", louder=9),
     LayerCase("blocks of other magnitude", "scales in another order than their codes", wide=14),
@@ -66,8 +72,9 @@ CASES = (
     LayerCase("special numbers", "zeros, subnormal numbers, Inf and NaN of a token", changed="special tokens"),
     LayerCase("special gradients", "zeros, subnormal numbers, Inf and NaN of a gradient", changed="special gradients"),
     LayerCase("no gradient", "scales of zeros alone", changed="no gradient"),
-    LayerCase("special weights of experts", "zeros, subnormal numbers, Inf and NaN of an expert",
-              changed="special experts"),
+    LayerCase(
+        "special weights of experts", "zeros, subnormal numbers, Inf and NaN of an expert", changed="special experts"
+    ),
     LayerCase("special weights of tokens", "weights that are 0, negative, tiny or above 1", changed="special probs"),
     LayerCase("experts in another order", "experts that are taken for sorted", changed="turned experts", top=3),
     LayerCase("equal tokens", "rows that are taken for one", changed="equal tokens"),
@@ -85,8 +92,14 @@ CASES = (
     LayerCase("four ranks", "an exchange of two ranks only", tokens=(9, 0, 30, 1), top=3, experts=8, barred=(4, 5)),
     LayerCase("a rank of four that is loud", "a scale that differs by rank", tokens=(4, 5, 6, 7), experts=8, louder=5),
     LayerCase("three ranks", "ranks that are taken for a power of two", tokens=(7, 0, 12), experts=6, hidden=128),
-    LayerCase("eight ranks", "tables of ranks that are too short", tokens=(3, 0, 5, 1, 2, 9, 0, 4), top=3, experts=16,
-              hidden=128),
+    LayerCase(
+        "eight ranks",
+        "tables of ranks that are too short",
+        tokens=(3, 0, 5, 1, 2, 9, 0, 4),
+        top=3,
+        experts=16,
+        hidden=128,
+    ),
 )
 
 
