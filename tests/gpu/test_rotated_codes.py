@@ -73,3 +73,28 @@ def test_full_ctas_down_columns():
     x = np.random.default_rng(4).standard_normal((1088, 72)).astype(ml_dtypes.bfloat16)
     for rows in (1088, 1072):
         compared(x[:rows], axis=0, tensor_amax=np.array([40], np.float32))
+
+
+def test_a_sum_that_its_last_cut_puts_halfway():
+    """A column's sum of 25 digits, cut to 24, lies halfway: under this maximum its block's scale tells both neighbours."""
+    pairs = [sign * 2.0**-binade for binade in range(11, 17) for sign in (1, -1)]
+    column = np.array([1, 2.0**-8, *pairs, 2.0**-17 * (1 + 2.0**-7), -(2.0**-17)], np.float32)
+    x = np.repeat(column[:, None], SHAPE[1], 1).astype(ml_dtypes.bfloat16)
+    compared(x, signs=0, axis=0, tensor_amax=np.array([1.125], np.float32))
+
+
+@pytest.mark.parametrize("order", ["exact", "sequential"])
+def test_full_ctas_down_columns_of_all_kinds(order):
+    """In turn groups that are ordinary, zeros among others, of powers of two of their own, wide, on halfway, and any bits."""
+    rng, shape = np.random.default_rng(5), (512, 80)
+    x = rng.standard_normal(shape)
+    groups = x.reshape(-1, 16, shape[1])
+    groups[1::6, :, ::3] = 0
+    groups[2::6] *= np.exp2(rng.integers(-5, 5, groups[2::6, :1].shape))
+    groups[3::6] *= np.exp2(rng.integers(-9, 9, groups[3::6].shape))
+    groups[4::6] = np.array([1 + 2.0**-7, 2.0**-9, -(2.0**-23), 2.0**-9, *[0] * 12])[:, None]
+    x = x.astype(ml_dtypes.bfloat16)
+    x.view(np.uint16).reshape(groups.shape)[5::6] = rng.integers(0, 1 << 16, groups[5::6].shape)
+    for amax in (40, 42, None):
+        maximum = {} if amax is None else {"tensor_amax": np.array([amax], np.float32)}
+        compared(x, axis=0, order=order, **maximum)
