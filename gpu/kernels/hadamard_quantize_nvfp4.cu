@@ -136,9 +136,7 @@ __device__ __forceinline__ void code_columns(const RotationArguments& a, const C
                                const TileSums& sums) {
             RoundedSums rounded;
             round_sums(sums, rounded);
-            // The sums are found again where they are asked for, so that they take no registers until then. Where
-            // numbers are below 2**(e + 26), only a step's last cut may lose something, and that decides beside halfway
-            // numbers only.
+            // The sums are found again where they are asked for, so that they take no registers until then.
             const auto decided = [&](uint32_t share) {
                 TileSums again;
                 own.sums(again);

@@ -9,7 +9,8 @@
 // was cut if all of them are below 2**(e + 24). Sums bound the numbers, since the largest magnitude of a rotated group
 // times four is no smaller than that of the group, and a factor bounds the sums: seven over it. So a thread holds the
 // least of its own 16 numbers against the least factor of the four groups that they are in; a tile that this does not
-// prove is asked again group by group (rotation_tile.cuh).
+// prove is asked again group by group (rotation_tile.cuh). Down columns one step lies between: if all numbers are below
+// 2**(e + 26), only the last cut of a sum lost something, and that decides beside a number halfway only.
 #pragma once
 
 #include "rotation_memory.cuh"

@@ -205,8 +205,7 @@ __device__ __forceinline__ void others_rotated(const RotationArguments& a, const
     }
 }
 
-// All groups of a CTA whose rows and columns all exist. No loop is written out, so that all instructions stay in their
-// cache.
+// As `squares_rotated`, where all rows and columns of the CTA exist. Its loops are not unrolled, which was the fastest.
 template <class Taken, class Found>
 __device__ __forceinline__ void whole_squares_rotated(const RotationArguments& a, const Corner<BFLOAT16>& corner,
                                                       const uint4* all, const Taken& taken, const Found& found) {
@@ -247,7 +246,7 @@ __device__ __forceinline__ void whole_squares_rotated(const RotationArguments& a
 
 // All groups of this CTA down columns of aligned bfloat16, in turn, those behind the last column too, after
 // `start_columns`: `taken(number of the group in the CTA, first column, own column, fragments, sums)` and
-// `found(number, column, words)`, as above.
+// `found(number, column, words)`, as along rows.
 template <class Taken, class Found>
 __device__ __forceinline__ void squares_rotated(const RotationArguments& a, const Corner<BFLOAT16>& corner,
                                                 const uint4* all, const Taken& taken, const Found& found) {
