@@ -206,6 +206,7 @@ inline uint32_t __vmins2(uint32_t a, uint32_t b) { return emulation::by_halves(a
 inline uint32_t __vadd2(uint32_t a, uint32_t b) { return emulation::by_halves(a, b, [](uint16_t x, uint16_t y) { return x + y; }); }
 inline uint32_t __vsub2(uint32_t a, uint32_t b) { return emulation::by_halves(a, b, [](uint16_t x, uint16_t y) { return x - y; }); }
 inline uint32_t __vimax3_u16x2(uint32_t a, uint32_t b, uint32_t c) { return __vmaxu2(__vmaxu2(a, b), c); }
+inline uint32_t __vimin3_s16x2(uint32_t a, uint32_t b, uint32_t c) { return __vmins2(__vmins2(a, b), c); }
 inline uint32_t __vimin3_u16x2(uint32_t a, uint32_t b, uint32_t c) { return __vminu2(__vminu2(a, b), c); }
 // a + b wraps in its 16 bits, as the instruction's does.
 inline uint32_t __viaddmax_s16x2_relu(uint32_t a, uint32_t b, uint32_t c) { return __vmaxs2(__vmaxs2(__vadd2(a, b), c), 0); }

@@ -39,6 +39,12 @@ inline uint32_t smaller_bfloat16(uint32_t a, uint32_t b) {
     return (x < y ? x : y) | ((a ^ b) & 0x8000);
 }
 
+// The larger one; NaN without a sign if one is NaN.
+inline uint32_t larger_bfloat16(uint32_t a, uint32_t b) {
+    const uint32_t x = a & 0x7FFF, y = b & 0x7FFF, larger = x > y ? x : y;
+    return larger > 0x7F80 ? 0x7FFF : larger | ((a ^ b) & 0x8000);
+}
+
 // a * b + c of numbers with few digits, whose sum is exact or lies nowhere near a tie: rounded to odd, a float rounds as it does.
 inline float few_digits_fma(float a, float b, float c) {
     const double sum = (double)a * b + c;

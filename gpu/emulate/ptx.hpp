@@ -269,6 +269,8 @@ struct Step {
             r.set(o[0], e4m3_bits(as_float(b)) | e4m3_bits(as_float(a)) << 8);
         } else if constexpr (i.is("min.xorsign.abs.bf16x2")) {
             r.set(o[0], smaller_bfloat16((uint32_t)a, (uint32_t)b) | smaller_bfloat16((uint32_t)a >> 16, (uint32_t)b >> 16) << 16);
+        } else if constexpr (i.is("max.NaN.xorsign.abs.bf16x2")) {
+            r.set(o[0], larger_bfloat16((uint32_t)a, (uint32_t)b) | larger_bfloat16((uint32_t)a >> 16, (uint32_t)b >> 16) << 16);
         } else if constexpr (i.is("max.NaN.f32")) {
             const float x = as_float(a), y = as_float(b);
             r.set(o[0], x != x || y != y ? 0x7FFFFFFFu : x == y ? a & b : x > y ? a : b);

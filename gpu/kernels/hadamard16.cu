@@ -1,5 +1,5 @@
 // Float [M, K] -> its groups of 16 rotated, bfloat16 or float32 (clause N22).
-#include "rotation_memory.cuh"
+#include "rotation_columns.cuh"
 
 namespace refnum {
 

@@ -1,5 +1,6 @@
 // Float [M, K] -> NVFP4 of its rotated groups, and the largest magnitude of the rotated matrix (clause N22.6).
 #include "rotated_codes.cuh"
+#include "rotation_columns.cuh"
 
 namespace refnum {
 
@@ -20,29 +21,31 @@ struct Factors {
         }
         if (a.amax && blockIdx.x == 0 && threadIdx.x == 0) *a.out_amax = amax;
         ties = __syncthreads_or(ties);
-        // What the least number times the least factor of its groups must reach: the numbers of a group add up to four times
-        // its largest sum at most, which the order of additions asks for.
-        bound = kept(a.rotation == ROTATION_EXACT ? LEAST_SHARE : multiply_floats(LEAST_SHARE, 0x40800000));
+        // What the least number times the least factor of its groups must reach: the numbers of a group add up to four
+        // times its largest sum at most, which the order of additions asks for.
+        bound = kept(a.rotation == ROTATION_EXACT ? LEAST_SHARE : multiply_floats(LEAST_SHARE, FLOAT_FOUR));
     }
-    // The codes of a tile: `put(n, codes of the group 8n + lane / 4)`, and the code of the scale of the group
-    // 8 * (lane % 4) + lane / 4; `own(words)` gives the thread's group, before it is rotated. Returns whether that can be, the
+    // The codes of a tile from its sums, rounded or not: `put(n, codes of the group 8n + lane / 4)`, and the code of
+    // the scale of the group 8 * (lane % 4) + lane / 4. Where their sizes do not prove the sums right, `decided(share)`
+    // is asked, of the thread's least number times the least factor of its groups. Returns whether that can be, the
     // same in all threads.
-    template <bool ties, class Own, class Put>
-    __device__ __forceinline__ bool quantize_sums(const Fragments& w, const TileSums& sums, uint32_t& code, const Own& own,
-                                                  const Put& put) const {
+    template <bool ties, class Sums, class Decided, class Put>
+    __device__ __forceinline__ bool quantize_sums(const Fragments& w, const Sums& sums, uint32_t& code,
+                                                  const Decided& decided, const Put& put) const {
         const uint32_t most = own_maximum(thread, sums);
         code = block_code(most, tensor, order);
         const uint32_t factor = get_word(thread.factors + 4 * code);
         uint32_t factors[4], power = least_power(w);
 #pragma unroll
         for (int n = 0; n < 4; ++n) factors[n] = __shfl_sync(~0u, factor, n, 4);
-        const uint32_t least = smaller_of_two(smaller_of_two(factors[0], factors[1]), smaller_of_two(factors[2], factors[3]));
-        const bool large = multiply_floats(most, factor) >= HALF_SEVEN, wide = CUT == NEAR || multiply_floats(power, least) < bound;
+        const uint32_t first = smaller_of_two(factors[0], factors[1]), second = smaller_of_two(factors[2], factors[3]);
+        const uint32_t least = smaller_of_two(first, second);
+        const bool large = multiply_floats(most, factor) >= HALF_SEVEN;
+        const uint32_t share = multiply_floats(power, least);
+        const bool wide = CUT == NEAR || share < bound;
         if (__any_sync(~0u, large || wide)) {
             if (__any_sync(~0u, large)) return false;
-            uint32_t words[GROUP / 2];
-            own(words);
-            if (!sums_decide(rotation, words, sums)) return false;
+            if (!decided(share)) return false;
         }
 #pragma unroll
         for (int n = 0; n < 4; n += 2) {
@@ -51,6 +54,13 @@ struct Factors {
             put(n + 1, (uint16_t)(codes >> 16));
         }
         return true;
+    }
+    // Whether the sums of a tile are right, by this thread's numbers that `own(words)` gives.
+    template <class Own>
+    __device__ __forceinline__ bool decide(const TileSums& sums, const Own& own) const {
+        uint32_t words[GROUP / 2];
+        own(words);
+        return sums_decide(rotation, words, sums);
     }
     // A rotated group -> two packed words; returns the code of its scale.
     __device__ __forceinline__ uint32_t quantize(const uint32_t* words, uint32_t* packed) const {
@@ -64,17 +74,21 @@ struct Factors {
 
 // Along rows.
 template <int kind, bool flat, bool ties>
-__device__ __forceinline__ void code_rows(const RotationArguments& a, const Rows<kind, flat>& rows, const Factors& factors) {
+__device__ __forceinline__ void code_rows(const RotationArguments& a, const Rows<kind, flat>& rows,
+                                          const Factors& factors) {
     const uint32_t lane = threadIdx.x % WARP;
     const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL) + (threadIdx.x - lane);
     const uint64_t own = first + 8 * (lane % 4) + lane / 4;  // the group whose scale this thread finds
     uint8_t *out = settled(a.out + first * 8 + 2 * lane), *out_scales = settled(a.out_scales + own);
     const auto taken = [&](uint32_t behind, const TileThread& tile, const Fragments& w, const TileSums& sums) {
+        const auto decided = [&](uint32_t) {
+            return factors.decide(sums, [&](uint32_t* words) { get_group(tile.own, words); });
+        };
+        const auto put = [&](int n, uint16_t codes) {
+            *reinterpret_cast<uint16_t*>(out + 8 * behind + 64 * n) = codes;
+        };
         uint32_t code;
-        if (!factors.quantize_sums<ties>(w, sums, code, [&](uint32_t* words) { get_group(tile.own, words); },
-                                         [&](int n, uint16_t codes) {
-                                             *reinterpret_cast<uint16_t*>(out + 8 * behind + 64 * n) = codes;
-                                         })) return false;
+        if (!factors.quantize_sums<ties>(w, sums, code, decided, put)) return false;
         if (LAYOUT_OUT == BYTES) {
             out_scales[behind] = (uint8_t)code;
         } else {
@@ -118,10 +132,22 @@ __device__ __forceinline__ void code_columns(const RotationArguments& a, const C
     };
     if constexpr (kind == BFLOAT16) {
         const uint32_t lane = threadIdx.x % WARP;
-        const auto taken = [&](uint32_t group, uint32_t column, const OwnColumn& own, const Fragments& w, const TileSums& sums) {
+        const auto taken = [&](uint32_t group, uint32_t column, const OwnColumn& own, const Fragments& w,
+                               const TileSums& sums) {
+            RoundedSums rounded;
+            round_sums(sums, rounded);
+            // The sums are found again where they are asked for, so that they take no registers until then.
+            const auto decided = [&](uint32_t share) {
+                TileSums again;
+                own.sums(again);
+                const bool open = CUT == NEAR || factors.rotation != ROTATION_EXACT ||
+                                  multiply_floats(share, FLOAT_FOUR) < factors.bound || some_halfway(again);
+                return !__any_sync(~0u, open) || factors.decide(again, own);
+            };
             uint16_t* out = reinterpret_cast<uint16_t*>(&gathered.codes[group][column]) + lane;
+            const auto put = [&](int n, uint16_t codes) { out[32 * n] = codes; };
             uint32_t code;
-            if (!factors.quantize_sums<ties>(w, sums, code, own, [&](int n, uint16_t four) { out[32 * n] = four; })) return false;
+            if (!factors.quantize_sums<ties>(w, rounded, code, decided, put)) return false;
             gathered.scales[column + 8 * (lane % 4) + lane / 4][group] = (uint8_t)code;
             return true;
         };
@@ -188,11 +214,13 @@ __device__ __forceinline__ uint32_t larger_of_sums(uint32_t most, const TileSums
         const uint32_t(&of)[4] = sums[i / 2][i % 2];
         largest[i] = larger_of_two(larger_of_two(of[0], of[1]), larger_of_two(of[2], of[3]));
     }
-    return larger_of_two(most, larger_of_two(larger_of_two(largest[0], largest[1]), larger_of_two(largest[2], largest[3])));
+    const uint32_t first = larger_of_two(largest[0], largest[1]), second = larger_of_two(largest[2], largest[3]);
+    return larger_of_two(most, larger_of_two(first, second));
 }
 
-// The largest magnitude of the rotated matrix, NaN left out, into out_amax: that of the sums is rounded last. A tile whose sums
-// lie far enough below a maximum already known says nothing more, exact or not: sums are right to within 2**-15 of the largest.
+// The largest magnitude of the rotated matrix, NaN left out, into out_amax: that of the sums is rounded last. A tile
+// whose sums lie far enough below a maximum already known says nothing more, exact or not: sums are right to within
+// 2**-15 of the largest.
 struct Largest {
     const RotationArguments& a;
     uint32_t most, known;  // of this thread, and of the warp's threads and of what they saw of others
@@ -218,7 +246,8 @@ struct Largest {
     // The larger of the largest magnitudes of the warp's threads, into out_amax.
     __device__ __forceinline__ void put() const {
         const uint32_t all = __reduce_max_sync(~0u, round_to_bfloat16(most) << 16);
-        if (threadIdx.x % WARP == 0 && all > *reinterpret_cast<volatile uint32_t*>(a.out_amax)) atomicMax(a.out_amax, all);
+        const auto seen = reinterpret_cast<volatile uint32_t*>(a.out_amax);
+        if (threadIdx.x % WARP == 0 && all > *seen) atomicMax(a.out_amax, all);
     }
 };
 template <int kind, bool flat>
@@ -252,9 +281,10 @@ __device__ __forceinline__ void largest_columns(const RotationArguments& a) {
 
 }  // namespace refnum
 
-#define KERNEL(name, ...)                                                                                             \
-    extern "C" __global__ __launch_bounds__(THREADS, RESIDENT / THREADS) void name(const __grid_constant__ refnum::RotationArguments a) { \
-        refnum::__VA_ARGS__(a);                                                                                       \
+#define KERNEL(name, ...)                                                           \
+    extern "C" __global__ __launch_bounds__(THREADS, RESIDENT / THREADS) void name( \
+        const __grid_constant__ refnum::RotationArguments a) {                      \
+        refnum::__VA_ARGS__(a);                                                     \
     }
 #define KERNELS(name, way, kind)                        \
     KERNEL(name, way##_rows<refnum::kind, false>)       \

@@ -53,6 +53,14 @@ KERNEL {
     a.out[t] = least;
 }
 """
+MOST = """
+KERNEL {
+    uint32_t most;
+    const uint32_t t = threadIdx.x;
+    asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(most) : "r"(a.x[t]), "r"(a.x[64 + t]));
+    a.out[t] = most, a.out[64 + t] = __vimin3_s16x2(a.x[t], a.x[64 + t], a.x[128 + t]);
+}
+"""
 LANES = """
 KERNEL {
     const uint32_t t = threadIdx.x, x = a.x[t], y = a.x[64 + t], z = a.x[128 + t];
@@ -109,6 +117,16 @@ def test_smaller_magnitudes_of_bfloat16(tmp_path: Path) -> None:
     a, b = x[:128], x[128:]
     wanted = [min(int(p) & 0x7FFF, int(q) & 0x7FFF) | (int(p) ^ int(q)) & 0x8000 for p, q in zip(a, b, strict=True)]
     assert wanted == got.tolist()
+
+
+def test_larger_magnitudes_of_bfloat16(tmp_path: Path) -> None:
+    """Their sign is the product of both signs (PTX ISA, max); NaN if one is. And the least of three signed halves."""
+    x = np.random.default_rng(0).integers(0, 1 << 16, 384).astype(np.uint16)
+    x[:5], x[128:133] = [0x8000, 0x0000, 0x7F80, 0x7FC1, 1], [0x0001, 0x8000, 0xFF7F, 0x8001, 0xFFFF]
+    got = launch(tmp_path, MOST, n=192, threads=64, x=x.view(np.uint32), out=np.zeros(128, np.uint32)).view(np.uint16)
+    pairs = [(p & 0x7FFF, q & 0x7FFF, (p ^ q) & 0x8000) for p, q in x[:256].reshape(2, 128).T.tolist()]
+    assert [0x7FFF if max(p, q) > 0x7F80 else max(p, q) | sign for p, q, sign in pairs] == got[:128].tolist()
+    assert np.array_equal(x.view(np.int16).reshape(3, 128).min(0), got[128:].view(np.int16))
 
 
 def test_lanes_of_halves(tmp_path: Path) -> None:

@@ -73,3 +73,37 @@ def test_full_ctas_down_columns():
     x = np.random.default_rng(4).standard_normal((1088, 72)).astype(ml_dtypes.bfloat16)
     for rows in (1088, 1072):
         compared(x[:rows], axis=0, tensor_amax=np.array([40], np.float32))
+
+
+LAST_CUT = [1, 2.0**-8, *(sign * 2.0**-binade for binade in range(11, 17) for sign in (1, -1)),
+            2.0**-17 * (1 + 2.0**-7), -(2.0**-17)]  # fmt: skip
+"""Numbers whose sum of 25 digits, cut to 24, lies halfway between two bfloat16."""
+SHIFTED_OUT = [1, 2.0**-8 - 2.0**-16, 2.0**-19, 2.0**-19 - 2.0**-24, *[2.0**-20 * (1 + 2.0**-7)] * 12]
+"""Numbers whose sum lies above halfway, and below it without the digits that a step shifts out."""
+
+
+@pytest.mark.parametrize("output", [0, 1])
+@pytest.mark.parametrize("column", [LAST_CUT, SHIFTED_OUT], ids=["last cut", "shifted out"])
+def test_a_sum_beside_halfway_that_a_step_rounds_otherwise(column, output):
+    """It is its block's largest: under this maximum the block's scale tells the two bfloat16 beside it apart."""
+    turned = np.float32(column) * np.tile(np.float32([1, -1 if output else 1]), 8)
+    x = np.repeat(turned[:, None], SHAPE[1], 1)
+    assert np.array_equal(x, x.astype(ml_dtypes.bfloat16).astype(np.float32))
+    compared(x.astype(ml_dtypes.bfloat16), signs=0, axis=0, tensor_amax=np.array([1.125], np.float32))
+
+
+@pytest.mark.parametrize("order", ["exact", "sequential"])
+def test_full_ctas_down_columns_of_all_kinds(order):
+    """In turn groups that are ordinary, with zeros, of powers of two of their own, wide, few numbers, and any bits."""
+    rng, shape = np.random.default_rng(5), (512, 80)
+    x = rng.standard_normal(shape)
+    groups = x.reshape(-1, 16, shape[1])
+    groups[1::6, :, ::3] = 0
+    groups[2::6] *= np.exp2(rng.integers(-5, 5, groups[2::6, :1].shape))
+    groups[3::6] *= np.exp2(rng.integers(-9, 9, groups[3::6].shape))
+    groups[4::6] = np.array([1 + 2.0**-7, 2.0**-9, -(2.0**-23), 2.0**-9, *[0] * 12])[:, None]
+    x = x.astype(ml_dtypes.bfloat16)
+    x.view(np.uint16).reshape(groups.shape)[5::6] = rng.integers(0, 1 << 16, groups[5::6].shape)
+    for amax in (40, 42, None):
+        maximum = {} if amax is None else {"tensor_amax": np.array([amax], np.float32)}
+        compared(x, axis=0, order=order, **maximum)
