@@ -106,7 +106,8 @@ has a number for each row, or one for all."""
 
 NO_COLUMNS = ("swiglu_backward", *sorted(PRODUCTS))
 """Operations that take no matrix without columns (N0.9, N19.1)."""
-EMPTY, EMPTY_EXPERTS = ((0, 160), (0, 8224), (0, 0), (5, 0), (129, 0), (65_537, 0)), (
+EMPTY = ((0, 160), (0, 8224), (0, 0), (5, 0), (129, 0), (65_537, 0))
+EMPTY_EXPERTS: tuple[Row, ...] = (
     {"columns": 0}, {"empty experts": "all", "columns": 0}, {"empty experts": "all", "experts": 1},
 )  # fmt: skip
 """Rows and columns of matrices without elements (N0.9), and levels of such matrices of experts."""
@@ -164,7 +165,7 @@ def _blank(operation: str) -> Iterator[Row]:
     if operation in CASTS or operation in ROUTED or row.moves_only:
         return
     ragged: tuple[Row, ...] = ({"columns": 544}, {"columns": 416, "splits": "None"})
-    shapes = ragged if operation in RAGGED else tuple({"rows": rows, "columns": columns} for rows, columns in BLANK)
+    shapes = ragged if operation in RAGGED else tuple(map(_sized, BLANK))
     for level, shape in itertools.product(LEVELS, shapes):
         yield {**shape, "blank": level}
         if "tensor_amax" in row.optional and level in BLANK_OF_ALL:
@@ -177,7 +178,8 @@ def _apart(operation: str) -> Iterator[Row]:
         return
     given: Row = {"splits": "list"} if operation in RAGGED else {}
     names = ("empty experts", "experts", "rows of an expert", "rows before it")
-    yield from ({**given, **dict(zip(names, levels, strict=True))} for levels in APART)
+    for levels in APART:
+        yield {**given, **dict(zip(names, levels, strict=True))}
     for experts, each in (*ALIKE, *(() if OPERATIONS[operation].even_rows else ((300, 1),))):
         wide: Row = {"columns": 160} if operation in RAGGED and each % 32 == 0 else {}
         yield {**given, **wide, "experts": experts, "rows of each": each}
@@ -185,7 +187,11 @@ def _apart(operation: str) -> Iterator[Row]:
 
 def _swapped(operation: str) -> Iterator[Row]:
     if operation not in CASTS | RAGGED | ROUTED:
-        yield from ({"rows": rows, "columns": columns} for rows, columns in SWAPPED)
+        yield from map(_sized, SWAPPED)
+
+
+def _sized(shape: tuple[int, int]) -> Row:
+    return {"rows": shape[0], "columns": shape[1]}
 
 
 def _empty(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
@@ -201,11 +207,11 @@ def _empty(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
     shapes = [shape for shape in EMPTY if shape[1] or not without_columns_refused(operation, params)]
     for place, (rows, columns) in enumerate(shapes):
         into = place % 3 == 0 and "out" not in OPERATIONS[operation].params
-        yield {"rows": rows, "columns": columns, **({"out": "contiguous"} if into else {})}
-        yield {"rows": min(rows, 129) or 33, "columns": min(columns, 160) or 160}
+        yield {**_sized((rows, columns)), **({"out": "contiguous"} if into else {})}
+        yield _sized((min(rows, 129) or 33, min(columns, 160) or 160))
     for name in ("tensor_amax", "zeros", "prob"):
         if name in OPERATIONS[operation].optional:
-            yield from ({"rows": rows, "columns": columns, name: "absent"} for rows, columns in shapes[::3])
+            yield from ({**_sized(shape), name: "absent"} for shape in shapes[::3])
     if operation in PRODUCTS:
         yield {"rows": 5, "columns": 160, "columns of the product": 0}
 
@@ -236,7 +242,7 @@ def large_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[
     least = own_unit(operation, params) or (1 if operation in LOOSE else 32)
     shapes = [(SLOW if row.unit == 128 else LARGE, least), BOTH_LARGE, EMPTY[0]]
     shapes += [] if without_columns_refused(operation, params) else [(33, 0)]
-    return [{"rows": rows, "columns": columns} for rows, columns in shapes]
+    return [_sized(shape) for shape in shapes]
 
 
 def campaign_rows(operation: str, params: Mapping[str, Any], largest: int) -> list[Row]:
@@ -245,7 +251,7 @@ def campaign_rows(operation: str, params: Mapping[str, Any], largest: int) -> li
     largest: elements; of a product so many terms of all its sums.
     """
     if not {IN, OUT}.isdisjoint(params):
-        return [row for row in of_layouts(operation, params) if "under" not in row and row["rows"] < LARGE]
+        return [row for row in of_layouts(operation, params) if "under" not in row and int(row["rows"]) < LARGE]
     if "random" in params:
         return []
     sides = ("rows", "columns", "columns of the product", "experts", "rows of an expert", "rows of each", "tokens")
@@ -257,7 +263,7 @@ def of_layouts(operation: str, params: Mapping[str, Any]) -> list[Row]:
     """Return the rows of a variant with a scale layout."""
     found = [*_beside(operation, params), *(row for row in random_rows(operation) if "rbits.dtype" not in row)]
     shapes = [(LARGE, 32), BOTH_LARGE, EMPTY[0]] + ([] if without_columns_refused(operation, params) else [EMPTY[3]])
-    found += [{"rows": rows, "columns": columns} for rows, columns in shapes]
+    found += map(_sized, shapes)
     profiles = [name for name, one in PROFILES.items() if OPERATIONS[operation].profiled and one.rounding == "nearest"]
     for place, name in enumerate(profiles):
         rows, columns = PAIRED_LAYOUTS[place % len(PAIRED_LAYOUTS)]

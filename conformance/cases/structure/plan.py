@@ -51,11 +51,13 @@ LAYOUT_SCALES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 33)
 RAGGED_EXTREMES = (
     (3, 8193, 5, "none", 32), (9, 66000, 130, "first", 32), (1025, 300, 129, "every other", 64),
     (2050, 2, 1, "130 first", 32), (4, 33, 3, "none", 8224), (3, 5, 0, "first", 65568), (2, 130, 0, "first", 4128),
+    (3, 2304, 130, "none", 544),
 )  # fmt: skip
 """Experts, rows of the longest, rows before it, empty experts, columns."""
 ROUTED_EXTREMES = (
     (3, 8193, 5, "none", 34, 300), (4, 66000, 0, "first", 17, 70000), (1025, 300, 129, "every other", 51, 2000),
     (2050, 2, 1, "130 first", 34, 5), (4, 33, 3, "none", 8500, 40), (3, 5, 0, "first", 69700, 7),
+    (3, 2304, 130, "none", 578, 700),
 )  # fmt: skip
 """As `RAGGED_EXTREMES`, and tokens."""
 
