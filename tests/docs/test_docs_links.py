@@ -31,14 +31,6 @@ def test_links_of_top_level_pages(page):
             assert anchor in anchors(file), f"{page.name} links to {target}"
 
 
-SPHINX = """
-import gc, sys
-from sphinx.cmd.build import main
-gc.set_threshold(200_000, 50, 1000)  # the nodes of all pages stay: to look through them again takes a quarter of it all
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 def is_current(stamp):
     """Whether `make docs` passed after every file that the site is made of was written."""
     folders = [ROOT / name for name in ("docs", "refnum", "gpu", "conformance", "training", "vectors")]
@@ -52,7 +44,7 @@ def site(tmp_path_factory):
     if is_current(ROOT / "docs/_build/passed"):
         return ROOT / "docs/_build/html"
     out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-c", SPHINX, "-q", "-W", "--keep-going", "-b", "html", "-d", str(out / "trees")]
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", str(out / "trees")]
     command += ["-D", "refnum_run_examples=0"]  # `test_docs_examples` runs them
     done = subprocess.run(
         [*command, str(ROOT / "docs"), str(out / "html")], capture_output=True, text=True, timeout=300

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...cases.operation import OPERATIONS
 from ...reports.report import COMPLETE, Report
@@ -84,15 +84,38 @@ def _processors() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
+class Processes(NamedTuple):
+    """Processes that judge shares, and where they tell their progress."""
+
+    executor: ProcessPoolExecutor
+    queue: Any
+
+
+@contextmanager
+def processes(request: Request, count: int) -> Iterator[Processes | None]:
+    """Start so many processes, which load the harness and the subjects; yield None for one, which is this process."""
+    if count == 1:
+        yield None
+        return
+    context = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
+    queue = context.SimpleQueue()
+    with ProcessPoolExecutor(count, context, _begin, (queue,)) as executor:
+        for _ in range(count):
+            executor.submit(_load, request)
+        yield Processes(executor, queue)
+
+
 def run_shares(
     request: Request,
     plan: Plan,
     report: Report,
-    workers: int,
+    started: Processes,
     progress: Progress,
     checkpoint: Callable[[Report], None] | None = None,
 ) -> None:
     """Run a plan in several processes and fill the report; on Ctrl-C it stays partial and holds what was done.
+
+    The processes end here.
 
     Raises:
         concurrent.futures.process.BrokenProcessPool: a process ended by itself, as one does that a kernel kills.
@@ -101,13 +124,8 @@ def run_shares(
     progress.start(len(order))
     if checkpoint is not None:
         checkpoint(report)
-    context = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
-    queue = context.SimpleQueue()
     complete = 0
-    with (
-        _listening(queue, progress),
-        ProcessPoolExecutor(workers, context, _begin, (queue,)) as pool,
-    ):
+    with _listening(started.queue, progress), started.executor as pool:  # what they tell is read until they end
         futures = [pool.submit(_judge, request, share) for share in shares_of(plan)]
         for part in _parts(futures, pool):
             report.results += part.results
@@ -180,6 +198,11 @@ def _interrupt(*_: Any) -> None:
 
 
 _chosen = functools.cache(Request.choose)
+
+
+def _load(request: Request) -> None:
+    """Load the subjects in this process; they stay here."""
+    _chosen(request)
 
 
 def _judge(request: Request, share: Share) -> Report:

@@ -20,7 +20,7 @@ from .journal import leftovers
 from .plan import Plan
 from .progress import progress_bar
 from .run import run
-from .shares import Request, run_shares, workers_for
+from .shares import Processes, Request, processes, run_shares, workers_for
 
 __all__ = ["Request", "judge", "judge_controls"]
 
@@ -48,21 +48,22 @@ def judge(request: Request, data: Path | None, json: bool, report: Path | None, 
     status of the report, and what `Request.choose` raises.
     """
     chosen = request.choose()
-    counts = verify()
-    _tell_of_deaths()
     plan = request.plan(chosen)
-    document = reports.Report(
-        reports.header(
-            request.level, request.seed, sys.argv[1:], chosen.records(), chosen.broken, examples=request.examples
-        ),
-        controls=counts,
-    )
-    saved = reports.checkpoint(report) if report is not None else None
-    with contextlib.redirect_stdout(sys.stderr):  # what a subject prints must not get into the report
-        if data is not None:
-            check_data(plan, document, data)
-        else:
-            _carry_out(request, plan, document, workers, json, saved)
+    with processes(request, 1 if data is not None else workers_for(plan, workers)) as started:
+        counts = verify()  # in the time that the processes need to start
+        _tell_of_deaths()
+        document = reports.Report(
+            reports.header(
+                request.level, request.seed, sys.argv[1:], chosen.records(), chosen.broken, examples=request.examples
+            ),
+            controls=counts,
+        )
+        saved = reports.checkpoint(report) if report is not None else None
+        with contextlib.redirect_stdout(sys.stderr):  # what a subject prints must not get into the report
+            if data is not None:
+                check_data(plan, document, data)
+            else:
+                _carry_out(request, plan, document, started, json, saved)
     _deliver(document, report, json)
 
 
@@ -81,17 +82,16 @@ def _carry_out(
     request: Request,
     plan: Plan,
     document: reports.Report,
-    wanted: int | None,
+    started: Processes | None,
     quiet: bool,
     saved: Callable[[reports.Report], None] | None,
 ) -> None:
     with progress_bar(quiet) as progress:
-        workers = workers_for(plan, wanted)
-        if workers == 1:
+        if started is None:
             run(plan, document, progress, saved)
             return
         try:
-            run_shares(request, plan, document, workers, progress, saved)
+            run_shares(request, plan, document, started, progress, saved)
         except BrokenProcessPool as error:
             _tell_of_deaths()
             print(f"refnum: {LOST}", file=sys.stderr)
