@@ -113,7 +113,7 @@ def test_rows_under_a_new_seal_are_read_or_refused_in_one_sentence(whole, tmp_pa
 @pytest.mark.parametrize(
     ("statements", "words"),
     [
-        (["PRAGMA user_version = 1"], "form 1; this version reads form 2"),
+        (["PRAGMA user_version = 1"], "form 1; this version reads form 3"),
         (["DROP TABLE corpus"], "its tables are not those"),
         (["ALTER TABLE meta RENAME TO m",
           "CREATE VIEW meta AS WITH RECURSIVE n(key, value) AS (VALUES (1, 1) UNION ALL SELECT key + 1, 1 FROM n) "

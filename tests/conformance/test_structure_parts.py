@@ -6,6 +6,7 @@ import inspect
 import itertools
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -334,6 +335,20 @@ def test_two_calls_that_wait_for_each_other_for_ever_are_told():
         threading.Event().wait()
 
     assert called_at_once(run, 1).outcome is Outcome.TIMEOUT
+
+
+def test_two_calls_meet_though_the_other_one_begins_late(monkeypatch):
+    inside, met, begin = [0], [], quick.in_a_thread
+    monkeypatch.setattr(quick, "in_a_thread", lambda job: begin(lambda: (time.sleep(0.1), job())))
+
+    def run(codes, dtype="float32"):
+        inside[0] += 1
+        time.sleep(0.02)
+        met.append(inside[0] > 1)
+        inside[0] -= 1
+        return golden("decode_e8m0")(codes, dtype)
+
+    assert called_at_once(run, 5).outcome is Outcome.PASS and any(met)
 
 
 def test_a_call_that_ends_its_own_thread_is_waited_for():

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,8 @@ Note = Callable[[int], None]
 """Told the place of a part before it is called."""
 OWN = 4
 """References to a result that its caller has: what the call returned, a tuple, a variable and an argument."""
+BEGUN = 1.0
+"""Seconds that a call waits for the other one of the same time to begin: a busy machine may part them."""
 GAPPED = ("row gap", "odd rows", "element gap", "every other row")
 """Storages that hold more than their elements."""
 Likes = Mapping[str, np.ndarray]
@@ -266,7 +268,14 @@ class Sweep:
         if part.calls != "at once":
             return self.function(**asked)
         copies = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in alone.items()}
-        ended = in_a_thread(partial(_quietly, self.function, copies, BaseException))
+        begun = threading.Event()
+
+        def other() -> None:
+            begun.set()
+            _quietly(self.function, copies, BaseException)
+
+        ended = in_a_thread(other)
+        begun.wait(BEGUN)
         try:
             result = self.function(**asked)
         except CallTimeout:  # the other one may hang as well
