@@ -14,7 +14,7 @@ from refnum.conformance.cases.recipes.random_bits import ORDINARY, key_of
 from refnum.conformance.cases.structure import build, structure_cases
 from refnum.conformance.cases.structure.campaign import campaign_rows
 from refnum.conformance.cases.structure.fields import fields
-from refnum.conformance.cases.structure.further import beside_rows, random_inputs, rows
+from refnum.conformance.cases.structure.further import beside_rows, of_layouts, random_inputs, rows
 from refnum.conformance.cases.structure.levels import Levels, case_of
 from refnum.conformance.cases.structure.plan import base_beside, structure_rows
 from refnum.conformance.subjects.layout_variants import special_params
@@ -454,3 +454,16 @@ def test_each_value_of_a_parameter_stands_beside_large_shapes(operation, changed
 def test_a_profile_stands_beside_a_matrix_large_in_both_sides():
     found = structure_rows("quantize_mxfp4", "OCP", {"input": "float32"}, "brief")
     assert any(row.get("rows", 0) > 256 and row.get("columns", 0) > 1024 for row in found)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_variant_with_random_bits_is_asked_under_no_profile_that_has_no_use_for_them(keyed):
+    """The golden model refuses random bits under a profile that rounds to nearest."""
+    found = {
+        PROFILES[row["under"]].rounding
+        for params in special_params("standard", OPERATIONS["quantize_mxfp4"], keyed=True)
+        if ("random" in params) == keyed and "layout_out" in params
+        for row in of_layouts("quantize_mxfp4", params)
+        if "under" in row
+    }
+    assert found == {"stochastic" if keyed else "nearest"}

@@ -264,7 +264,8 @@ def of_layouts(operation: str, params: Mapping[str, Any]) -> list[Row]:
     found = [*_beside(operation, params), *(row for row in random_rows(operation) if "rbits.dtype" not in row)]
     shapes = [(LARGE, 32), BOTH_LARGE, EMPTY[0]] + ([] if without_columns_refused(operation, params) else [EMPTY[3]])
     found += map(_sized, shapes)
-    profiles = [name for name, one in PROFILES.items() if OPERATIONS[operation].profiled and one.rounding == "nearest"]
+    rounding = "stochastic" if "random" in params else "nearest"
+    profiles = [name for name, one in PROFILES.items() if OPERATIONS[operation].profiled and one.rounding == rounding]
     for place, name in enumerate(profiles):
         rows, columns = PAIRED_LAYOUTS[place % len(PAIRED_LAYOUTS)]
         found.append({"rows": rows, "columns": columns, "under": name})
