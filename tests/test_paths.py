@@ -1,5 +1,6 @@
 """Every path of ours that a comment, a docstring or a page names exists, and no record names one of a machine."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -80,3 +81,9 @@ def test_a_folder_and_a_gpu_of_a_machine_are_found():
     for text in (b'"CC": "/opt/gcc/bin/gcc"', b'["/tmp/x"]', b'"uuid": "GPU-af2e01be-eaf5-74a0"'):
         assert OF_A_MACHINE.search(text)
     assert not OF_A_MACHINE.search(b"docs/home/x, GPU-bound, 3/opt")
+
+
+def test_no_two_test_files_have_one_name():
+    """pytest imports a test file by its base name, and refuses the second of two."""
+    names = sorted(path.name for path in (ROOT / "tests").rglob("*.py") if path.name.startswith("test_"))
+    assert len(names) > 100 and [one for one, other in itertools.pairwise(names) if one == other] == []

@@ -54,7 +54,7 @@ TARGETS = (
             "mismatch_page", "domains", "domains_there", "report", "report_diff", "replay", "api", "subject",
             "subject_calls", "journal", "fused_drawing", "probes", "undefined_variants", "html", "sarif", "recipes",
             "plugin", "data", "matrix_cells", "tally", "bits", "refusals", "same", "byte_order", "door_contracts",
-            "door_permute", "flaky", "judge", "kinds", "other_profile", "product_levels", "product_page",
+            "door_permute", "flaky", "judged_calls", "kinds", "other_profile", "product_levels", "product_page",
             "replay_command", "replay_deadly", "report_faults", "stored_scales", "strangers", "structure_grouped",
             "suspects", "tally_verdicts", "truth_values",
         )),
