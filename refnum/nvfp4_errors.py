@@ -40,7 +40,8 @@ def fold_rows(errors: Array, tall: int) -> Array:
     if tall == 1:
         return errors
     missing = np.zeros((-errors.shape[0] % tall, errors.shape[1]), dtype=np.uint32, like=errors)
-    left = np.concatenate([errors, missing]).reshape(-1, tall, errors.shape[1])
+    left = np.concatenate([errors, missing])
+    left = left.reshape(left.shape[0] // tall, tall, errors.shape[1])
     while left.shape[1] > 1:
         half = left.shape[1] // 2
         left = add_magnitudes(left[:, :half], left[:, half:])

@@ -184,8 +184,11 @@ def test_an_explanation_ends_in_the_model_s_code(variant, tile):
         assert "N21" in str(told)
 
 
-def test_empty_tensors():
-    for shape in ((0, 32), (3, 0)):
-        packed, scales, amax = refnum.quantize_nvfp4(np.zeros(shape, np.float32))
-        assert packed.shape == (shape[0], shape[1] // 2) and scales.shape == (shape[0], shape[1] // 16)
-        assert amax.tolist() == [0] and refnum.dequantize_nvfp4(packed, scales, amax).shape == shape
+@pytest.mark.parametrize("tile", [(1, 16), (16, 16)])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_empty_tensors(variant, tile):
+    for rows, columns in ((0, 32), (3, 0), (33, 0)):
+        packed, scales, amax = refnum.quantize_nvfp4(np.zeros((rows, columns), np.float32), variant, tile=tile)
+        assert packed.shape == (rows, columns // 2) and scales.shape == (-(-rows // tile[0]), columns // 16)
+        assert amax.tolist() == [0]
+        assert refnum.dequantize_nvfp4(packed, scales, amax, tile=tile).shape == (rows, columns)

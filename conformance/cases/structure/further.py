@@ -204,7 +204,7 @@ def _empty(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
             yield levels
             yield {name: level for name, level in levels.items() if name in ("splits", "experts")}
         return
-    shapes = [shape for shape in EMPTY if shape[1] or not without_columns_refused(operation, params)]
+    shapes = [shape for shape in EMPTY if shape[1] or operation not in NO_COLUMNS]
     for place, (rows, columns) in enumerate(shapes):
         into = place % 3 == 0 and "out" not in OPERATIONS[operation].params
         yield {**_sized((rows, columns)), **({"out": "contiguous"} if into else {})}
@@ -214,15 +214,6 @@ def _empty(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
             yield from ({**_sized(shape), name: "absent"} for shape in shapes[::3])
     if operation in PRODUCTS:
         yield {"rows": 5, "columns": 160, "columns of the product": 0}
-
-
-def without_columns_refused(operation: str, params: Mapping[str, Any]) -> bool:
-    """Whether no matrix without columns is asked of a variant.
-
-    Four over six in squares is one: the model raises a ValueError there, which is no refusal.
-    """
-    squares = str(params.get("variant", "")).startswith("FOUR_OVER_SIX") and params.get("tile") == [16, 16]
-    return operation in NO_COLUMNS or squares
 
 
 def large_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
@@ -241,7 +232,7 @@ def large_rows(operation: str, profile: str, params: Mapping[str, Any]) -> list[
         return wide[:2] if operation == "unpermute" else wide
     least = own_unit(operation, params) or (1 if operation in LOOSE else 32)
     shapes = [(SLOW if row.unit == 128 else LARGE, least), BOTH_LARGE, EMPTY[0]]
-    shapes += [] if without_columns_refused(operation, params) else [(33, 0)]
+    shapes += [] if operation in NO_COLUMNS else [(33, 0)]
     return [_sized(shape) for shape in shapes]
 
 
@@ -262,7 +253,7 @@ def campaign_rows(operation: str, params: Mapping[str, Any], largest: int) -> li
 def of_layouts(operation: str, params: Mapping[str, Any]) -> list[Row]:
     """Return the rows of a variant with a scale layout."""
     found = [*_beside(operation, params), *(row for row in random_rows(operation) if "rbits.dtype" not in row)]
-    shapes = [(LARGE, 32), BOTH_LARGE, EMPTY[0]] + ([] if without_columns_refused(operation, params) else [EMPTY[3]])
+    shapes = [(LARGE, 32), BOTH_LARGE, EMPTY[0]] + ([] if operation in NO_COLUMNS else [EMPTY[3]])
     found += map(_sized, shapes)
     rounding = "stochastic" if "random" in params else "nearest"
     profiles = [name for name, one in PROFILES.items() if OPERATIONS[operation].profiled and one.rounding == rounding]
