@@ -123,7 +123,7 @@ def test_a_layout_or_profile_that_a_subject_lacks_is_not_asked_in_the_place_of_a
     engine.finish()
     assert engine.tallies["k"].close() is Outcome.PASS and not engine.report.harness
     assert {profile for profile, _, _ in seen} == {"HOPPER", "OCP"}
-    assert {layout for _, layout, _ in seen} == {"packed_ue8m0", "float32", "gemm_float32"}
+    assert {layout for _, layout, _ in seen} == {"packed_ue8m0", "float32", "gemm_float32", "bytes"}
 
 
 @pytest.mark.parametrize("operation", ["matmul_fp8", "q_ema", "hadamard_quantize_nvfp4", "permute_pad", "fp8_columns"])

@@ -11,9 +11,9 @@ import pytest
 from structure_tools import engine_of, golden
 
 from refnum.conformance.cases.operation import OPERATIONS
-from refnum.conformance.cases.structure.cutting import cutting
+from refnum.conformance.cases.structure.cutting import ANOTHER_SHAPE, cutting
 from refnum.conformance.cases.structure.factors import CASTS, ROUTED
-from refnum.conformance.cases.structure.fields import DATA, Maker, _groups, fields
+from refnum.conformance.cases.structure.fields import CALL_TURNS, DATA, Maker, _groups, fields
 from refnum.conformance.cases.structure.numbers import TURNS, brief_pairs, pairs, tall_numbers, wide_numbers
 from refnum.conformance.cases.structure.plan import DEAR, structure_rows, tables
 from refnum.conformance.cases.structure.ragged import drawn
@@ -55,7 +55,7 @@ def test_every_number_of_columns_meets_every_storage_and_order_of_calls():
             outs |= {part.calls} if "out" in part.form else set()
     for blocks in wide_numbers("pack_payload"):
         assert storages[32 * blocks] >= {"row gap", "element gap", "transposed", "reversed rows", "broadcast rows"}
-        assert calls[32 * blocks] == {"once", "at once", "after a refusal"} == outs
+        assert calls[32 * blocks] == {*CALL_TURNS} - {ANOTHER_SHAPE} == outs  # its scales have no other shape
 
 
 def test_every_value_of_a_number_that_is_an_argument_stands_beside_every_number_of_columns():

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import itertools
 import json
+import math
 import threading
 import time
 
@@ -17,7 +18,19 @@ from refnum.conformance.cases.operation import OPERATIONS, plain_like, run_golde
 from refnum.conformance.cases.recipes.inputs import expand
 from refnum.conformance.cases.recipes.recipe import Recipe
 from refnum.conformance.cases.structure import Asked, build, values
-from refnum.conformance.cases.structure.cutting import COLUMNS, ROWS, UNCUT, cutting
+from refnum.conformance.cases.structure.cutting import (
+    ANOTHER_SHAPE,
+    ANOTHER_THREAD,
+    ANOTHER_VARIANT,
+    BEHIND,
+    COLUMNS,
+    OTHER_COLUMNS,
+    OTHER_DATA,
+    ROWS,
+    THE_SAME,
+    UNCUT,
+    cutting,
+)
 from refnum.conformance.cases.structure.fields import fields, parts
 from refnum.conformance.cases.structure.numbers import MARKS, SMALL
 from refnum.conformance.commands.check import structure, sweep
@@ -193,6 +206,53 @@ def test_a_call_that_fails_only_after_a_larger_one_is_told():
 
     tally = asked("decode_e8m0", run, of=lambda *pair: pair == (5, 6))
     assert {one.finding for one in tally.failures} == {"not-deterministic"}
+
+
+BEFORE = {
+    THE_SAME: lambda was, now: was == now,
+    OTHER_DATA: lambda was, now: was[:1] + was[2:] == now[:1] + now[2:] and was[1] != now[1],
+    OTHER_COLUMNS: lambda was, now: was[0][0] == now[0][0] and was[0][1] != now[0][1],
+    ANOTHER_SHAPE: lambda was, now: was[0] != now[0] and math.prod(was[0]) == math.prod(now[0]),
+    ANOTHER_VARIANT: lambda was, now: was[2] != now[2],
+    ANOTHER_THREAD: lambda was, now: was[3] != now[3],
+}
+"""How a part is called -> whether a call (shape, data, dtype of the results, thread) is so beside the one before."""
+
+
+@pytest.mark.parametrize("calls", BEHIND)
+def test_a_kernel_that_is_wrong_behind_another_call_beside_one_number_of_rows_is_told(calls):
+    last, right = [], golden("decode_e8m0")
+
+    def run(codes, dtype="float32"):
+        result = right(codes=codes, dtype=dtype)
+        last.append((codes.shape, codes.tobytes(), dtype, threading.get_ident()))
+        if len(codes) == 66 and len(last) > 1 and BEFORE[calls](*last[-2:]):
+            result[-1:, -1:] = 3
+        return result
+
+    tally = asked("decode_e8m0", run, of=lambda rows, columns: rows == 66)
+    assert tally.close() is not Outcome.PASS
+
+
+def test_a_kernel_that_is_wrong_where_all_elements_are_one_beside_a_residue_of_rows_is_told():
+    right = golden("decode_e8m0")
+
+    def run(codes, dtype="float32"):
+        result = right(codes=codes, dtype=dtype)
+        if len(codes) % 32 == 9 and codes.size > 32 and (codes == 254).all():
+            result[-1:, -1:] = 3
+        return result
+
+    assert asked("decode_e8m0", run).close() is not Outcome.PASS
+
+
+def test_experts_of_more_and_more_rows_stand_beside_every_residue_of_columns():
+    met = set()
+    for field in fields("mxfp4_columns", "HOPPER", OPERATIONS["mxfp4_columns"].defaults(), "full"):
+        counts = field.case.params.get("splits") or []
+        if len(counts) > 2 and counts == sorted(set(counts)):
+            met |= {part.row["columns"] % 128 for part in field.parts}
+    assert met == {0, 32, 64, 96}
 
 
 def test_a_kernel_that_refuses_a_storage_is_not_wrong():

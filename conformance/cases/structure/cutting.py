@@ -53,6 +53,14 @@ class Cutting:
     from_first: bool = False
 
 
+REFUSED, AT_ONCE = "after a refusal", "at once"
+THE_SAME, OTHER_DATA, OTHER_COLUMNS = "behind the same", "behind other data", "behind other columns"
+ANOTHER_SHAPE, ANOTHER_VARIANT = "behind another shape", "behind another variant"
+ANOTHER_THREAD = "behind another thread"
+BEHIND = (THE_SAME, OTHER_DATA, OTHER_COLUMNS, ANOTHER_SHAPE, ANOTHER_VARIANT, ANOTHER_THREAD)
+"""How a part is called: right behind a call that must be refused, at once with its like, or right behind another call:
+of the same inputs, of other data in their shapes, of as many rows of other columns, of as many elements in another
+shape, of another variant, or of the same from another thread."""
 UNCUT = Cutting(WHOLE, {}, {})
 """That of a variant whose answers to parts are no parts of its answer: a case is called in many forms."""
 
@@ -62,8 +70,7 @@ class Part:
     """Some rows of a field, or all columns from a tile on, or a whole field, and how a call on them is made.
 
     first: row or tile. count: rows; 0 for all that follows. row: the levels of its case. form: as in `Case.params`.
-    same: every row is the first one, as a storage that repeats rows wants it. calls: `once`, `after a refusal`, or
-    `at once` with another call of the same.
+    same: every row is the first one, as a storage that repeats rows wants it. calls: what goes before, or at its time.
     """
 
     first: int
@@ -126,6 +133,14 @@ class Field:
                 first, run, size = first + len(run), [], 0
         if run:
             yield first, tuple(run)
+
+
+def one_shape(case: Case, cutting: Cutting) -> bool:
+    """Whether all that is cut of a case's inputs is as large as its elements, so that it has other shapes too."""
+    shape = case.inputs[OPERATIONS[case.operation].inputs[0]].shape
+    return len(shape) == 2 and all(
+        case.inputs[name].shape == shape for name in cutting.inputs.keys() & case.inputs.keys()
+    )
 
 
 def elements(row: Row) -> int:

@@ -22,11 +22,44 @@ from ..operation import OPERATIONS
 from . import further
 from .build import build, form_of, holds
 from .covering import Level, Row, Table
-from .cutting import COLUMNS, GIVEN, ROWS, UNCUT, WHOLE, Cutting, Field, Part, cutting, step_of
+from .cutting import (
+    ANOTHER_SHAPE,
+    ANOTHER_THREAD,
+    ANOTHER_VARIANT,
+    AT_ONCE,
+    COLUMNS,
+    GIVEN,
+    OTHER_COLUMNS,
+    OTHER_DATA,
+    REFUSED,
+    ROWS,
+    THE_SAME,
+    UNCUT,
+    WHOLE,
+    Cutting,
+    Field,
+    Part,
+    cutting,
+    one_shape,
+    step_of,
+)
 from .factors import PRODUCTS, RAGGED, ROUTED
 from .mixed import CLASSES, columns_of, drawn_shape, free
-from .numbers import MOST, RESIDUES, SMALL, TURNS, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
-from .plan import DEAR, layout_pairs, tables
+from .numbers import (
+    MOST,
+    RESIDUES,
+    SMALL,
+    TURNS,
+    Pairs,
+    brief_pairs,
+    few_pairs,
+    pairs,
+    share_of,
+    tall_numbers,
+    unit,
+    wide_numbers,
+)
+from .plan import DEAR, layout_pairs, tables, uniform_levels
 from .ragged import EVERY
 
 SEEDS = 6
@@ -37,8 +70,9 @@ _KINDS = tuple(next(kind for kind in (OUT, SAME, OTHERS) if turn in kind) for tu
 SEEN_AGAIN = 1 << 14
 """Elements up to which a pair that is asked once, in a form that shows less, is asked in another one too: a call that
 gives `out` hands out no arrays of its own, and rows that are all alike cannot be told apart."""
-CALL_TURNS = {3: "after a refusal", 6: "at once"}
-"""Of nine turns those that are called otherwise than once: each of the eight in turn."""
+CALL_TURNS = (ANOTHER_VARIANT, THE_SAME, OTHER_DATA, REFUSED, OTHER_COLUMNS, ANOTHER_SHAPE, AT_ONCE, ANOTHER_THREAD,
+              ANOTHER_VARIANT)  # fmt: skip
+"""How the calls of nine turns are made: each of the eight forms in turn."""
 APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
@@ -56,6 +90,8 @@ RANDOM_STEP = 4
 """Of so many brief pairs one is asked with random bits of each kind."""
 OWN_ROWS, BESIDE, FEW_BESIDE = 24, 1 << 13, 6
 """Numbers of rows beside levels that no table has, elements of their largest part, and rows beside many columns."""
+UNIFORM = 800
+"""Pairs of numbers in the fields of which one input is one element all over."""
 ORDINARY, LARGE = 3, 1 << 14
 """Of how many numbers one stands amid ordinary elements alone; and elements beyond which none does."""
 DATA: Mapping[str, Mapping[str, tuple[int, ...]]] = {
@@ -116,6 +152,7 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     yield from _beside_rows(maker, "brief" if special else amount, dice)
     if amount == "brief" or special:
         return
+    yield from _uniform(maker, dice)
     for name in further.random_inputs(operation):
         cut = cutting(operation, maker.profile, maker.params, {name: "given"})
         found = brief_pairs(operation, dice, False)
@@ -164,6 +201,15 @@ def _beside_rows(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Make
         yield maker, {**levels, "classes": CLASSES[place % 3 > 0]}, members
 
 
+def _uniform(maker: Maker, dice: Random) -> Iterator[tuple[Maker, Row, Members]]:
+    """Yield fields of which one input is one element all over."""
+    given: Row = {name: "given" for name, levels in maker.every[2].items() if "absent" in levels}
+    every = [] if maker.operation in PRODUCTS else uniform_levels(maker.operation, maker.profile, maker.params)
+    for level in every:
+        numbers = few_pairs(maker.operation, dice, UNIFORM // len(every))
+        yield from _apart(maker, numbers, {**given, "uniform": level})
+
+
 def _share(maker: Maker) -> float:
     share = share_of(maker.operation, maker.operation in DEAR)
     share *= SPECIAL_SHARE if len(maker.params) > len(OPERATIONS[maker.operation].defaults()) else 1
@@ -177,15 +223,15 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     ways += [("long", count) for count in tall_numbers()] + [("thousand", 1500)] * THOUSANDS
     ways += [(dice.choice(("many", "boundary")), dice.choice(SMALL)) for _ in range(THOUSANDS)]
     ways += [("alike", dice.choice(tall_numbers())) for _ in range(THOUSANDS)]
-    ways += [("ordered", dice.choice((33, 300, 1000, 3000))) for _ in range(THOUSANDS)]
+    ways += [("ordered", dice.choice((33, 300, 1000, 3000))) for _ in range(2 * THOUSANDS)]
     given: Row = {"splits": "list"} if operation in RAGGED else {}
     yield maker, {**given, "drawn": "every", "classes": CLASSES[1]}, [(sum(EVERY), 1, 2)]
     for place, (way, rows) in enumerate(ways):
         if rows > MOST_SPREAD or (amount == "brief" and (place + len(maker.profile)) % BRIEF_SPREAD):
             continue
         room = max(1, MOST // 2 // min(4, DEAR.get(operation, 1)) // block // rows)
-        residue = dice.randrange(step // block) if maker.cutting.axis == COLUMNS else 0
-        sizes = [size for size in wide_numbers(operation) if size <= room and (size * block - residue) % step == 0]
+        residue = place % (step // block) if maker.cutting.axis == COLUMNS else 0
+        sizes = [size for size in wide_numbers(operation) if size <= room and (size - residue) * block % step == 0]
         chosen = {dice.choice(sizes) for _ in range(8)} if sizes else {1}
         chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
         yield (
@@ -250,13 +296,22 @@ def _field(
     case = next((one for one in cases if found.axis != ROWS or _fits(one, found, int(shape["rows"]))), None)
     if case is None:
         return None
-    made = []
+    made, unable = [], _unable(case, found, place)
     tables = _levels(shape, {**forms, **outs}), _levels(shape, forms)
     turns = ((rows, size, turn) for rows, size, times in members for turn in _turns(operation, rows, size, times, met))
     for rows, size, turn in turns:
         named, same = _form(maker, case, tables[turn % 8 not in OUT], turn)
-        made.append(_part(maker, {**shape, **named, **repeated}, cell, rows, size, same, turn, dice))
+        calls = CALL_TURNS[turn % len(CALL_TURNS)]
+        calls = OTHER_DATA if calls in unable else calls
+        made.append(_part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
+
+
+def _unable(case: Case, found: Cutting, place: int) -> tuple[str, ...]:
+    """Return how no part of a field can be called: behind other columns in the first one, or in another shape."""
+    if found.axis != ROWS:
+        return OTHER_COLUMNS, ANOTHER_SHAPE
+    return (() if place else (OTHER_COLUMNS,)) + (() if one_shape(case, found) else (ANOTHER_SHAPE,))
 
 
 def _turns(operation: str, rows: int, size: int, times: int, met: Counter[tuple[bool, int]]) -> Iterator[int]:
@@ -277,10 +332,9 @@ def _experts(shape: Row) -> int:
 
 
 def _part(
-    maker: Maker, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, turn: int, dice: Random
+    maker: Maker, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, calls: str, dice: Random
 ) -> Part:
     """Return some rows of a field, or its last columns, or the whole."""
-    calls = CALL_TURNS.get(turn % 9, "once")
     if maker.cutting.axis == ROWS:
         first = 0 if maker.cutting.from_first else dice.randint(0, cell[0] - rows)
         return Part(first, rows, {**row, "rows": rows, "calls": calls}, form_of(row), same, calls)

@@ -118,6 +118,17 @@ def brief_pairs(operation: str, dice: Random, residues: bool = True) -> Pairs:
     return _even(operation, found)
 
 
+def few_pairs(operation: str, dice: Random, count: int) -> Pairs:
+    """Return so many pairs: numbers of rows beside one narrow size, and a tenth of them numbers of columns."""
+    found, step, tall, wide = Pairs(), unit(operation), tall_numbers(), wide_numbers(operation)
+    narrow = dice.randint(1, 8)
+    for rows in dice.sample(tall, min(len(tall), count)):
+        found[rows, narrow] = 1
+    for size in dice.sample(wide, max(1, count // 10)):
+        found[dice.randint(1, max(1, min(SMALL[-1], AREA // step // size))), size] = 1
+    return _even(operation, found)
+
+
 def _even(operation: str, found: Pairs) -> Pairs:
     """Return pairs whose rows are even where an operation takes no others."""
     if not OPERATIONS[operation].even_rows:

@@ -18,6 +18,7 @@ from ..operation import OPERATIONS
 from . import factors, further, grouped
 from .build import build
 from .covering import Fits, Level, Row, Table, pairs, singles
+from .cutting import ANOTHER_VARIANT, AT_ONCE, REFUSED
 from .factors import CASTS, RAGGED, ROUTED
 from .mixed import SHARES, mixed_rows, stairs
 from .models import MODELS
@@ -27,8 +28,8 @@ from .uniform import levels
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
 SMOKE = 6
-CALLS = ("twice", "after a refusal", "once", "at once", "after a refusal", "once")
-"""How a row is called, in turn: twice, after a call that must be refused, once, or twice at the same time."""
+CALLS = ("twice", REFUSED, ANOTHER_VARIANT, AT_ONCE, REFUSED, ANOTHER_VARIANT)
+"""How a row is called, in turn: twice, after a call that must be refused, or of another variant, or twice at once."""
 MIXED = {"full": 200, "brief": 12, "all brief": 160, "keyed": 60, "layout": 50, "layout brief": 8}
 """Amount -> mixed rows of a variant; parts of fields hold most pairs, see `fields`."""
 DEAR = {"swiglu_backward": 16, "occ": 8, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,

@@ -147,7 +147,7 @@ def _alike(dice: Random, rows: int, most: int) -> list[int]:
 
 def _ordered(dice: Random, rows: int, most: int) -> list[int]:
     """Return distinct multiples of a number, rising, falling or in no order: whole blocks or tiles for each expert."""
-    step = dice.choice((1, 16, 32, 64, 128))
+    step = dice.choice([step for step in (1, 16, 32, 64, 128) if step == 1 or 2 * rows >= 9 * step])
     experts = max(2, min(most, math.isqrt(2 * rows // step)))
     counts = [step * count for count in dice.sample(range(1, experts + 3), experts)]
     return dice.choice((counts, sorted(counts), sorted(counts, reverse=True)))

@@ -8,13 +8,15 @@ of their own: addresses, storages, dtypes.
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
 import refnum
 
-from ..case import Case
+from ..case import Case, plain
 from ..layouts import IN, OUT, PLAIN
 from ..operation import OPERATIONS
 from .build import build
@@ -29,11 +31,9 @@ FORMED = 4
 """Calls in forms of their own behind each other value of a parameter; one behind another profile or layout."""
 
 
-def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[tuple[Case, Case]]:
-    """Yield pairs of cases of a shape: of another variant, then of this one; always the same."""
+def others_of(operation: str, profile: str, params: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the profile and parameters of each variant that differs from one in a single thing."""
     row = OPERATIONS[operation]
-    base = base_beside(operation, params)
-    tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
     others: list[tuple[str, Mapping[str, Any]]] = [
         (profile, other) for other in row.variants() if sum(params[name] != other[name] for name in other) == 1
     ]
@@ -46,8 +46,27 @@ def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> It
         for layout in row.stored_as
         if layout not in (PLAIN, params.get(name))
     ]
+    return others
+
+
+def cases_beside(operation: str, profile: str, params: Mapping[str, Any]) -> list[Case]:
+    """Return an ordinary case of each of `others_of`."""
+    return list(_beside(operation, profile, json.dumps(plain(params))))
+
+
+@functools.lru_cache(maxsize=4)
+def _beside(operation: str, profile: str, params: str) -> tuple[Case, ...]:
+    every = others_of(operation, profile, json.loads(params))
+    return tuple(build(operation, name, other, base_beside(operation, other), place)
+                 for place, (name, other) in enumerate(every))  # fmt: skip
+
+
+def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[tuple[Case, Case]]:
+    """Yield pairs of cases of a shape: of another variant, then of this one; always the same."""
+    base = base_beside(operation, params)
+    tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
     forms, dice, place = tables(operation, profile, params)[0], Random(f"{operation} {profile} {params}"), -1
-    for name, other in others:
+    for name, other in others_of(operation, profile, params):
         changed = [f"{key} {level}" for key, level in other.items() if params.get(key) != level]
         changed += [f"no {key}" for key in params if key not in other]
         for turn in range(1 + (FORMED if name == profile and other.keys() == params.keys() else 1)):

@@ -18,9 +18,11 @@ from ...cases.levels import NO_LEVEL
 from ...cases.structure import Asked, build, structure_cases
 from ...cases.structure.build import form_of
 from ...cases.structure.covering import Row
+from ...cases.structure.cutting import ANOTHER_VARIANT, REFUSED
 from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import CALLS, structure_rows
 from ...subjects.calls.call import Called, call, one_changed
+from ...subjects.calls.company import other_variants
 from ...subjects.subject import Subject, declines
 from ...verdicts.judge import record
 from ...verdicts.probes import probe
@@ -78,7 +80,13 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
     engine.book.enter(key, f"structure {amount}")
     seen: dict[int, int] = {}
     illegal = [case for case in illegal_cases(*key) if "out" not in case.params.get(FORM, {})]
-    wrong = {subject.name: [case for case in illegal if is_asked(subject, case)] for subject in subjects}
+    before = {
+        subject.name: {
+            REFUSED: [case for case in illegal if is_asked(subject, case)],
+            ANOTHER_VARIANT: other_variants(subject, *key),
+        }
+        for subject in subjects
+    }
     for asked in structure_cases(*key, amount, lambda row: any(one(row) for one in wanted.values())):
         engine.number = asked.number
         if not any(subject.name in names for subject in engine.active()):
@@ -91,12 +99,13 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
                 continue
             if _too_slow(engine, subject, amount):
                 continue
-            before = engine.tallies[subject.name].seconds
-            if wrong[subject.name] and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
-                call(subject, wrong[subject.name][asked.number // 3 % len(wrong[subject.name])], engine.plan.seconds)
+            spent = engine.tallies[subject.name].seconds
+            calls = str(asked.row.get("calls"))
+            if first := before[subject.name].get(calls):  # it must leave nothing behind
+                call(subject, first[asked.number // 3 % len(first)], engine.plan.seconds)
             if _judge(engine, subject, asked, golden) and engine.judged_as:
                 _call_more(engine, subject, replace(asked, case=engine.judged_as[0]), engine.judged_as[1])
-            engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
+            engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - spent
             if amount != "brief" and engine.was_compared and engine.judged_as and _worth_probing(asked, seen):
                 probe(subject, *engine.judged_as, engine.tallies[subject.name], engine.plan.seconds)
     sweep.ask(engine, key, amount, names, lambda one, field: not is_asked(one, field) or _too_slow(engine, one, amount),

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,12 @@ from ...cases.findings import Finding
 from ...cases.layouts import IN, OUT, stored_inputs, stored_scales
 from ...cases.levels import Outcome
 from ...cases.operation import OPERATIONS, outputs_of, remember_like
-from ...cases.structure.cutting import Cutting, Part
+from ...cases.structure.cutting import ANOTHER_THREAD, AT_ONCE, BEHIND, REFUSED, THE_SAME, Cutting, Part
 from ..arrays import same_place
-from ..subject import Subject, arguments_for, takes_out
+from ..subject import Subject, arguments_for, declines, takes_out
 from .at_once import call_twice_at_once
 from .call import POISONS, Called, call
+from .company import Company
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
 from .forms import ALIGN, SLACK, base_shape, counts_in_form, out_storage, same_counts, scalars_in_form, view_in
@@ -78,8 +80,9 @@ def call_parts(
         return list(found) if len(found) == len(parts) else []
     quick: list[Called | None] = [None] * len(parts)
     kept, raised = set[int](), dict[int, str]()
+    sweep = _sweep(subject, case, cutting, like)
     if subject.arrays == "numpy":
-        kept, raised = _quick(quick, _sweep(subject, case, cutting, like), parts, seconds, note)
+        kept, raised = _quick(quick, sweep, parts, seconds, note)
     found = []
     named = dict(zip([output.name for output in outputs_of(case)], like, strict=True))
     for place, (part, called) in enumerate(zip(parts, quick, strict=True)):
@@ -87,6 +90,9 @@ def call_parts(
             note(place)
             one = part.case(case, cutting)
             remember_like(one, part.of(named, cutting.outputs).values())
+            first = None if declines(subject, one) else sweep.company.before(part, one)
+            if first is not None:
+                call(subject, first, seconds)
             for _ in range(1 + (place in kept)):  # a buffer that is handed out shows in the second call
                 called = call(subject, one, seconds)
             if called is not None and called.outcome is Outcome.PASS:  # it may be wrong in company alone
@@ -99,12 +105,12 @@ def call_parts(
 
 def _beside(subject: Subject, case: Case, calls: str, seconds: float) -> Called | None:
     """Return a watched call after one that must be refused, or at once with its like; None for a call by itself."""
-    if calls == "after a refusal":
+    if calls == REFUSED:
         first = OPERATIONS[case.operation].inputs[0]
         illegal = {first: np.zeros((2, 2, 2), case.inputs[first].dtype)}
         call(subject, replace(case.with_inputs(illegal), params={**case.params, FORM: {}}), seconds)
         return call(subject, case, seconds)
-    if calls == "at once" and subject.arrays == "numpy":
+    if calls == AT_ONCE and subject.arrays == "numpy":
         _, one, other = call_twice_at_once(subject, case, seconds)
         return one if one.words else other
     return None
@@ -210,6 +216,7 @@ class Sweep:
         self.takes_out = takes_out(self.function, case.operation)
         names = [output.name for output in outputs_of(case)]
         self.like: Likes = dict(zip(names, like, strict=True))
+        self.company = Company(subject, case, cutting)
         self.inside = {name: _room(array) for name, array in stored_inputs(case).items()}
         self.outside = {name: _room(array) for name, array in self._stored(self.like).items()}
         self.kept, self.error = False, ""
@@ -240,7 +247,7 @@ class Sweep:
         given = self._arguments(case, form, arrays)
         asked = {**given, **arrays, **({"out": _sequence(form, outs)} if outs else {})}
         try:
-            result = self._in_company(part, {**given, **arrays}, asked)
+            result = self._in_company(part, case, {**given, **arrays}, asked)
         except Exception as error:  # a refusal or an error of the subject's own: it is asked again by itself
             self.error = f"{type(error).__name__}: {str(error)[:300]}"
             return None
@@ -257,16 +264,29 @@ class Sweep:
         inside = any(np.may_share_memory(one, room.flat) for one in live for room in self.inside.values())
         return None if inside or self.kept else Called(live, live)
 
-    def _in_company(self, part: Part, alone: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
-        """Return what a call gives that is made after one that must be refused, at once with its like, or by itself.
+    def _in_company(self, part: Part, case: Case, alone: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
+        """Return what a call gives that is made behind another one, or at once with its like.
 
         alone: its keywords without `out`, those of the other call.
         """
-        if part.calls == "after a refusal":
-            first = OPERATIONS[self.case.operation].inputs[0]
-            _quietly(self.function, {**alone, first: np.zeros((2, 2, 2), alone[first].dtype)})
-        if part.calls != "at once":
-            return self.function(**asked)
+        if part.calls == AT_ONCE:
+            return self._at_once(alone, asked)
+        if part.calls == REFUSED:
+            name = OPERATIONS[self.case.operation].inputs[0]
+            _quietly(self.function, {**alone, name: np.zeros((2, 2, 2), alone[name].dtype)})
+        elif part.calls == THE_SAME:
+            _quietly(self.function, alone)
+        elif part.calls in BEHIND:
+            first = self.company.before(part, case)
+            other = None if first is None else self.company.keywords(first)
+            if part.calls == ANOTHER_THREAD and other is not None:
+                in_a_thread(partial(_quietly, self.function, other, BaseException))(0)
+            elif other is not None:
+                _quietly(self.function, other)
+        return self.function(**asked)
+
+    def _at_once(self, alone: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
+        """Return what a call gives while another of the same is under way in another thread."""
         copies = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in alone.items()}
         begun = threading.Event()
 
