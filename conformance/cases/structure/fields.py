@@ -27,6 +27,7 @@ from .cutting import (
     ANOTHER_THREAD,
     ANOTHER_VARIANT,
     AT_ONCE,
+    BEHIND,
     COLUMNS,
     GIVEN,
     OTHER_COLUMNS,
@@ -72,7 +73,8 @@ SEEN_AGAIN = 1 << 14
 gives `out` hands out no arrays of its own, and rows that are all alike cannot be told apart."""
 CALL_TURNS = (ANOTHER_VARIANT, THE_SAME, OTHER_DATA, REFUSED, OTHER_COLUMNS, ANOTHER_SHAPE, AT_ONCE, ANOTHER_THREAD,
               ANOTHER_VARIANT)  # fmt: skip
-"""How the calls of nine turns are made: each of the eight forms in turn."""
+"""How the calls of nine turns are made: each of the eight forms in turn. Large parts, beyond `SEEN_AGAIN`, are called
+behind a small call of another variant in the place of a call as large as theirs."""
 APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
@@ -84,6 +86,8 @@ BRIEF_SPECIAL = 6
 MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
 """The most rows of fields of drawn experts; fields of a thousand experts, of balanced and of ordered ones; and of how
 many one is asked briefly."""
+WIDTHS = 4
+"""Numbers of columns beside which each of these fields is asked."""
 MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
 RANDOM_STEP = 4
@@ -232,7 +236,7 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
         room = max(1, MOST // 2 // min(4, DEAR.get(operation, 1)) // block // rows)
         residue = place % (step // block) if maker.cutting.axis == COLUMNS else 0
         sizes = [size for size in wide_numbers(operation) if size <= room and (size - residue) * block % step == 0]
-        chosen = {dice.choice(sizes) for _ in range(8)} if sizes else {1}
+        chosen = {dice.choice(sizes) for _ in range(WIDTHS)} if sizes else {1}
         chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
         yield (
             maker,
@@ -303,6 +307,8 @@ def _field(
         named, same = _form(maker, case, tables[turn % 8 not in OUT], turn)
         calls = CALL_TURNS[turn % len(CALL_TURNS)]
         calls = OTHER_DATA if calls in unable else calls
+        if calls in BEHIND and rows * size * unit(operation) > SEEN_AGAIN:
+            calls = ANOTHER_VARIANT
         made.append(_part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
