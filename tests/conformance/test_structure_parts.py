@@ -232,6 +232,7 @@ def test_a_kernel_that_is_wrong_behind_another_call_beside_one_number_of_rows_is
 
     tally = asked("decode_e8m0", run, of=lambda rows, columns: rows == 66)
     assert tally.close() is not Outcome.PASS
+    assert f"right by itself, wrong {calls}" in {failure.words for failure in tally.failures}
 
 
 def test_a_kernel_that_is_wrong_where_all_elements_are_one_beside_a_residue_of_rows_is_told():

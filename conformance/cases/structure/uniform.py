@@ -83,6 +83,9 @@ def _of(fmt: Format) -> dict[str, int]:
     ends = {"Inf": fmt.inf_code, "NaN": fmt.nan_code}
     found = {"zero": 0, "one": one, "largest": fmt.max_code}
     found |= {element: code for element, code in ends.items() if code is not None}
+    if fmt.kind == "integer":
+        found |= {f"minus {element}": (1 << fmt.bits) - code for element, code in found.items() if code}
+        found["least"] = 1 << fmt.bits - 1  # two's complement has one more below zero
     if fmt.kind == "float":
         found["least"] = 1
         found |= {f"minus {element}": fmt.sign_mask | code for element, code in found.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...cases.levels import NO_LEVEL
 from ...cases.operation import as_bits, outputs_of, plain_like
 from ...cases.same_bytes import name_of, same
 from ...cases.structure import Asked
-from ...cases.structure.cutting import Field, Part
+from ...cases.structure.cutting import AT_ONCE, BEHIND, REFUSED, Field, Part
 from ...cases.structure.fields import fields
 from ...subjects.calls.call import Called, call
 from ...subjects.calls.parts import call_parts
@@ -27,6 +28,7 @@ from ...subjects.subject import Subject, declines, takes_out
 from ...verdicts.compare import dtypes_allowed
 from ...verdicts.judge import record
 from ...verdicts.refusals import refusal
+from ...verdicts.repeats import same_results
 from ...verdicts.tally import Failure, Tally
 from .asking import Asking
 
@@ -34,6 +36,9 @@ ENOUGH = 24
 """Wrong parts of a variant after which a subject is asked no more of them."""
 AGAIN = 16
 """Of so many parts in a form that a subject is known to refuse one is asked in it; all without what is refused."""
+FOUND = {REFUSED: Finding.AFTER_REFUSAL, AT_ONCE: Finding.NOT_THREAD_SAFE,
+         **dict.fromkeys(BEHIND, Finding.NOT_DETERMINISTIC)}  # fmt: skip
+"""How a part is called -> what is found where it is right by itself, and wrong so whenever it is called so."""
 WAVERS = "refused, and answered when it was called again"
 Judged = Callable[[Subject, Asked, dict[str, Any]], bool]
 """(subject, row, golden outputs) -> whether a case held, judged and counted by itself."""
@@ -109,7 +114,8 @@ def _ask(
                 told = True
             before = tally.seconds
             note(place)
-            _closely(engine, subject, field, part, want, calls[place] if calls else None, judged)
+            company = partial(call_parts, subject, case, field.cutting, (part,), like, engine.plan.seconds)
+            _closely(engine, subject, field, part, want, calls[place] if calls else None, company, judged)
             tally.coverage.seconds += tally.seconds - before
             if tally.stopped or tally.failing >= ENOUGH:
                 return
@@ -165,9 +171,13 @@ def _closely(
     part: Part,
     want: Mapping[str, np.ndarray],
     called: Called | None,
+    company: Callable[[], list[Called]],
     judged: Judged,
 ) -> None:
-    """Judge a part as a case of its own; where that is right, the call among others was wrong, and is recorded."""
+    """Judge a part as a case of its own; where that is right, the call among others was wrong, and is recorded.
+
+    company: makes the part's call again, behind the one before it.
+    """
     case, tally = part.case(field.case, field.cutting), engine.tallies[subject.name]
     golden = engine.golden(case)
     if golden is None:
@@ -181,5 +191,15 @@ def _closely(
     case, golden = engine.judged_as
     if refusal(called):
         tally.fail(Failure(case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
-    elif not tally.claimed:
+    elif tally.claimed:
+        return
+    elif part.calls in FOUND and called.answered and _again(company(), called):
+        words = f"right by itself, wrong {part.calls}" + " with another call" * (part.calls == AT_ONCE)
+        tally.fail(Failure(case, NO_LEVEL, words, FOUND[part.calls]))
+    else:
         record(called, case, golden, tally, lambda other: call(subject, other, engine.plan.seconds))
+
+
+def _again(calls: list[Called], called: Called) -> bool:
+    """Whether a call that is made again answers the same bytes."""
+    return len(calls) == 1 and calls[0].answered and same_results(called, calls[0])

@@ -45,7 +45,7 @@ class Company:
 
     def __init__(self, subject: Subject, case: Case, cutting: Cutting) -> None:
         """Take a field, and keep it for later ones."""
-        self.subject, self.case, self.cutting, self.turn = subject, case, cutting, 0
+        self.subject, self.cutting = subject, cutting
         self.others = other_variants(subject, case.operation, case.profile, case.params)
         same = [one for one in _fields if _variant(one[0]) == _variant(case)]
         self.earlier = [one for one in same if _columns(one[0]) != _columns(case)]
@@ -59,8 +59,7 @@ class Company:
         if part.calls in (THE_SAME, ANOTHER_THREAD):
             return plain
         if part.calls == ANOTHER_VARIANT and self.others:
-            self.turn += 1
-            return self.others[self.turn % len(self.others)]
+            return self.others[(part.first + part.count + case.elements) % len(self.others)]
         found = None
         if part.calls == ANOTHER_SHAPE:
             found = _turned(plain, self.cutting)
