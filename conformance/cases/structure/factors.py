@@ -88,7 +88,8 @@ COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127,
 CAST_SHAPES = ("vector", "row", "column", "matrix", "cube", "tall cube", "four axes", "scalar")
 
 STORAGES = ("contiguous", "row gap", "odd rows", "element gap", "transposed", "reversed rows", "reversed columns",
-            "every other row", "broadcast rows", "broadcast columns", "read-only")  # fmt: skip
+            "every other row", "broadcast rows", "broadcast columns", "broadcast columns of whole rows",
+            "read-only")  # fmt: skip
 LINES = ("contiguous", "element gap", "reversed columns", "broadcast columns", "read-only")
 """Storages of arrays of one axis."""
 ADDRESSES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 127)

@@ -65,6 +65,7 @@ class Placed:
         start = SLACK + (address // dtype.itemsize * dtype.itemsize - _pointer(self.flat) - SLACK) % ALIGN
         part = self.flat[start : start + size]
         self.whole, self.broadcast = _shaped(part, dtype, shape, library), storage.startswith("broadcast")
+        self.storage = storage
         self.array = view_in(self.whole, storage, like.shape)
         self.base = slice(start, start + size)
         self.beside = np.ones(len(self.flat), bool)
@@ -74,7 +75,7 @@ class Placed:
 
     def fill(self, data: np.ndarray, library: str) -> None:
         """Write the elements, and remember every byte."""
-        target = self.whole if self.broadcast else self.array
+        target = held(self.whole, self.storage) if self.broadcast else self.array
         if data.size:
             source = to_library(np.array(data[tuple(slice(0, side) for side in target.shape)], order="C"), library)
             if library.startswith("torch"):
@@ -161,11 +162,15 @@ def view_in(whole: Any, storage: str, shape: tuple[int, ...]) -> Any:
         return whole[::-1]
     if storage == "reversed columns":
         return whole[..., ::-1]
-    if storage.startswith("broadcast") and tuple(whole.shape) != shape:
-        if hasattr(whole, "expand"):
-            return whole.expand(shape)
-        return np.broadcast_to(whole, shape)
+    one = held(whole, storage)
+    if storage.startswith("broadcast") and tuple(one.shape) != shape:
+        return one.expand(shape) if hasattr(one, "expand") else np.broadcast_to(one, shape)
     return whole
+
+
+def held(whole: Any, storage: str) -> Any:
+    """Return the part of a whole that has the elements of a broadcast storage: all, or the first column alone."""
+    return whole[..., :1] if storage == "broadcast columns of whole rows" else whole
 
 
 def laid_in_form(

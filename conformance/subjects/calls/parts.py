@@ -34,7 +34,7 @@ from .call import POISONS, Called, call
 from .company import Company
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
-from .forms import ALIGN, SLACK, base_shape, counts_in_form, out_storage, same_counts, scalars_in_form, view_in
+from .forms import ALIGN, SLACK, base_shape, counts_in_form, held, out_storage, same_counts, scalars_in_form, view_in
 from .process_state import changed, process_state, restore
 from .results import kept_elsewhere, made_wrong
 from .threads import in_a_thread
@@ -46,7 +46,7 @@ OWN = 4
 """References to a result that its caller has: what the call returned, a tuple, a variable and an argument."""
 BEGUN = 1.0
 """Seconds that a call waits for the other one of the same time to begin: a busy machine may part them."""
-GAPPED = ("row gap", "odd rows", "element gap", "every other row")
+GAPPED = ("row gap", "odd rows", "element gap", "every other row", "broadcast columns of whole rows")
 """Storages that hold more than their elements."""
 Likes = Mapping[str, np.ndarray]
 
@@ -315,7 +315,8 @@ class Sweep:
             room, storage = self.inside[name], form.get(f"{name}.storage", "contiguous")
             array, whole = room.array(data.shape, data.dtype, storage, form.get(f"{name}.address", 0), True)
             if storage.startswith("broadcast"):
-                whole[...] = data[tuple(slice(0, side) for side in whole.shape)]
+                one = held(whole, storage)
+                one[...] = data[tuple(slice(0, side) for side in one.shape)]
             else:
                 array[...] = data
             if storage == "read-only":
