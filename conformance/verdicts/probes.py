@@ -16,8 +16,9 @@ from ..cases.case import Case
 from ..cases.findings import Finding
 from ..cases.levels import Outcome
 from ..cases.operation import OPERATIONS, call_golden, run_golden
+from ..cases.structure.turns import another
 from ..subjects.arrays import IMMUTABLE
-from ..subjects.calls.at_once import call_at_once
+from ..subjects.calls.at_once import call_at_once, call_beside
 from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded
 from ..subjects.calls.forced_paths import (
     call_with_array_splits,
@@ -41,7 +42,7 @@ from .tally import Tally
 
 IN_PLACE, GRAPH = "new data in place", "graph capture"
 """Names of the probes that call twice, on a case and on other data."""
-AT_ONCE = "two threads at once"
+AT_ONCE, BESIDE = "two threads at once", "two variants at once"
 OUT, WAYS = "poisoned out with guard zones", "ways by size"
 Likes = tuple[np.ndarray, ...]
 GRAPHS = 3
@@ -118,12 +119,25 @@ def _at_once(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds
         want = golden if one is case else run_golden(one)
         if called.finding != Finding.NOT_THREAD_SAFE:
             record(called, one, want, tally, _plain(subject, seconds))
-        elif mostly(subject, one, want, tally, seconds, lambda: _spoiled(subject, case, seconds)):
+        elif mostly(subject, one, want, tally, seconds, lambda: _spoiled(call_at_once(subject, case, seconds))):
             compared(called, one, want, tally)
 
 
-def _spoiled(subject: Subject, case: Case, seconds: float) -> bool:
-    return any(one.finding == Finding.NOT_THREAD_SAFE for one in call_at_once(subject, case, seconds)[1:])
+def _beside(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    """Judge a call beside one of another variant; a call of it that fails alone is for that variant's run to judge."""
+    calls = call_beside(subject, case, seconds)
+    if not _spoiled(calls):
+        return
+    for one, called in zip((case, another(case, subject.refuses)), calls[1:], strict=True):
+        want = golden if one is case else run_golden(one)
+        if called.finding == Finding.NOT_THREAD_SAFE and mostly(
+            subject, one, want, tally, seconds, lambda: _spoiled(call_beside(subject, case, seconds))
+        ):
+            compared(called, one, want, tally)
+
+
+def _spoiled(calls: tuple[Case, Called, Called]) -> bool:
+    return any(one.finding == Finding.NOT_THREAD_SAFE for one in calls[1:])
 
 
 def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
@@ -255,6 +269,7 @@ PROBES: tuple[Probe, ...] = (
     Probe("inputs of one array", one_array, _several),
     Probe("earlier results held", _held, once=True, ordinary=True),
     Probe(AT_ONCE, _at_once, _on_host, once=True, ordinary=True),
+    Probe(BESIDE, _beside, _on_host, once=True, ordinary=True),
     Probe(OUT, _out, has_out),
     Probe(SIDE_STREAM.name, elsewhere(SIDE_STREAM), _streamed),
     Probe(GRAPH, _graph, _streamed),

@@ -9,7 +9,8 @@ from ..cases.findings import Finding, Shown, found_by
 from ..cases.levels import Outcome
 from ..cases.operation import call_golden, run_golden
 from ..cases.same_bytes import same
-from ..subjects.calls.at_once import call_at_once
+from ..cases.structure.turns import another
+from ..subjects.calls.at_once import call_at_once, call_beside
 from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded, other_data
 from ..subjects.calls.forced_paths import call_with_array_splits, on_way, takes_arrays
 from ..subjects.calls.in_turn import hold_results, replay_in_place
@@ -153,7 +154,10 @@ _IN_TURN: dict[str, Calls] = {
 
 def _together(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
     other, first, second = call_at_once(subject, case, seconds)
-    return (case, first) if first.finding else (other, second)
+    if first.finding or second.finding:
+        return (case, first) if first.finding else (other, second)
+    _, first, second = call_beside(subject, case, seconds)
+    return (case, first) if first.finding else (another(case, subject.refuses), second)
 
 
 _SECOND: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {

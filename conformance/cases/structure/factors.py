@@ -99,9 +99,13 @@ APART_OUTS = ("gap in the first", "gap in the others")
 """Storages of `out` of several arrays, of which one or all but one lie close."""
 INTEGERS = ("int32", "int64", "int16", "uint16", "uint32", "uint64", "int8", "uint8")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
-SPLITS = ("list", "tuple", "int64 array", "int32 array", "uint32 array", "numpy integers", "strided array")
-SCALARS = ("plain", "numpy", "omitted")
-"""Arguments that are no arrays: Python's, NumPy's, and left out where they are at their default."""
+SPLITS = ("list", "tuple", "int64 array", "int32 array", "uint32 array", "numpy integers", "strided array",
+          "uint64 array", "narrow array", "narrow signed array", "reversed array", "read-only array",
+          "range")  # fmt: skip
+"""Sequences of counts: a narrow array has the least dtype that holds them, a range is one where they are in step."""
+SCALARS = ("plain", "numpy", "omitted", "narrow")
+"""Arguments that are no arrays: Python's, NumPy's, left out where they are at their default, and NumPy's of the least
+dtype that holds them, in which `align - 1` or a product may overflow."""
 FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64", "257x32", "4x1056", "3x96", "7x64",
                "10x32", "31x160", "63x128", "96x64", "127x32", "192x160", "2x6144", "2x8224", "20x2048", "1025x32",
                "2048x32")  # fmt: skip

@@ -24,10 +24,15 @@ from .plan import base_row
 
 Change = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 """What is wrong, and the inputs and parameters that are."""
+WRAPPED = 1 << 32
+"""A number that is nothing in 32 bits."""
 WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "scale": ("mean",), "underflow": ("nearest",), "to": ("fp4",), "tile": ([1, 64], [64, 64], [128, 1], [16, 1]),
     "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",),
-    "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), OUT: ("packed",), "element": ("E4M2",),
+    "align": (0, -32, 1.5, 32.0, "32", True, WRAPPED + 32), "tokens": (-1, 40.0, WRAPPED + 40), OUT: ("packed",),
+    "element": ("E4M2", "e2m1"), "scale_byte": (-1, 256 + 127, 127.0, "127", True),
+    "group": (0, -32, 32.0, "32", True, WRAPPED + 32), "bits": (1, 9, 4.0, "4", True), "symmetric": (1, "no"),
+    "layerwise": (0, "no"),
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
     "divisor": (32, 64.0, True), "step": ("exact",), "n0": (-64, 58, 0.5), "phase": ("both",),
     "threshold": ("0.5", 0.4),
@@ -49,7 +54,7 @@ MOMENTS = ("weight", "m", "v", "dist_q", "count", "period")
 EXPERTS: Row = {"experts": 4, "rows of an expert": 33, "rows before it": 3, "empty experts": "middle", "columns": 160,
                 "columns of the product": 5, "splits": "list"}  # fmt: skip
 """The levels of a legal product of experts beside its scales."""
-SEQUENCES = ("splits of", "splits as", "splits in")
+SEQUENCES = ("splits of", "splits as", "splits in", "splits beyond")
 """Illegal splits that are no list of whole numbers."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
 OUTS_WRONG = ("one array short", "one array more")
@@ -125,9 +130,13 @@ def _changes(legal: Case) -> Iterator[Change]:
         key = list(legal.params["philox"])
         yield "a Philox key of two numbers", {}, {"philox": key[:2]}
         yield "a Philox key with a negative step", {}, {"philox": [*key[:2], -1]}
+        for place, name in enumerate(("seed", "stream", "step")):
+            wide = key[place] + (WRAPPED if place else WRAPPED * WRAPPED)
+            yield f"a Philox key whose {name} is too large", {}, {"philox": [*key[:place], wide, *key[place + 1 :]]}
     layout = OUT in OPERATIONS[operation].layouts and not {IN, OUT} & set(legal.params)
     extra = ("tokens",) if operation == "unpermute" else (OUT,) if layout else ()
     extra = (*extra, "signs") if OPERATIONS[operation].family == "hadamard" else extra
+    extra = (*extra, "scale_byte") if operation == "encode_e2m1" else extra
     for name in (*OPERATIONS[operation].params, *extra):
         right = OPERATIONS[operation].params.get(name, ())
         for value in WRONG_PARAMS.get(f"{name} of {operation}", WRONG_PARAMS.get(name, ())):
@@ -231,6 +240,7 @@ def _splits(legal: Case) -> Iterator[Change]:
     )
     yield "splits that sum to more", {}, {"splits": [*counts, 2]}
     yield "a negative split", {}, {"splits": [counts[0] + 2, -2, *counts[1:]]}
+    yield "splits beyond 32 bits", {}, {"splits": [WRAPPED + counts[0], *counts[1:]]}
     yield "splits of floats", {}, {"splits": [float(count) for count in counts]}
     yield "splits as a number", {}, {"splits": sum(counts)}
     yield "splits of two axes", {}, {"splits": [counts]}

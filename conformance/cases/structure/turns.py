@@ -9,8 +9,9 @@ of their own: addresses, storages, dtypes.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -75,3 +76,22 @@ def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> It
             formed = {**shape, **(form(shape, forms, dice) if turn else {})}
             before = build(operation, name, other, shape, 2 * place)
             yield before, build(operation, profile, params, formed, 2 * place + 1)
+
+
+def another(case: Case, refused: Callable[[str, str, Mapping[str, Any]], object]) -> Case:
+    """Return a small case of another variant than a case's, and of another shape, for a call at the same time.
+
+    refused: operation, profile, parameters -> whether that variant cannot be asked; the case's own stands last.
+    """
+    operation, row = case.operation, OPERATIONS[case.operation]
+    choices, known = list(row.variants()), list(refnum.PROFILES)
+    own = {name: case.params[name] for name in row.params if name in case.params}
+    at, rounding = choices.index(own) if own in choices else 0, refnum.get_profile(case.profile).rounding
+    start = known.index(case.profile) + 1 if case.profile in known else 0
+    alike = [name for name in (*known[start:], *known[:start]) if refnum.PROFILES[name].rounding == rounding]
+    profiles = [*(name for name in alike if row.profiled and name != case.profile), case.profile]
+    every = itertools.product(profiles, (*choices[at + 1 :], *choices[: at + 1]))
+    profile, params = next((one for one in every if not refused(operation, *one)), (case.profile, choices[at]))
+    base, rows = base_beside(operation, params), len(next(iter(case.inputs.values())))
+    tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
+    return build(operation, profile, params, {**base, tall: FIRST + STEP * (rows == FIRST)}, 2 * at + 1)

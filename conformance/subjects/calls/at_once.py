@@ -17,6 +17,7 @@ from ...cases.case import Case
 from ...cases.findings import Finding
 from ...cases.levels import Outcome
 from ...cases.operation import golden_like
+from ...cases.structure.turns import another
 from ..arrays import share_memory, to_numpy
 from ..subject import Subject, arguments_for, takes_out
 from .call import (
@@ -52,7 +53,17 @@ def call_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[C
     last. The calls alone come first; where one of them does not pass, these are returned: where the first does not, it
     is returned for both.
     """
-    other = other_data(case)
+    return _beside(subject, case, other_data(case), seconds)
+
+
+@where_it_lives
+def call_beside(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
+    """Call as `call_at_once` does, on the case and on one of another variant and shape: `turns.another`."""
+    return _beside(subject, case, another(case, subject.refuses), seconds)
+
+
+def _beside(subject: Subject, case: Case, other: Case, seconds: float) -> tuple[Case, Called, Called]:
+    """Call on two cases at the same time; see `call_at_once`."""
     alone = [_copied(call(subject, one, seconds)) for one in (case, other)]
     failed = [called for called in alone if called.outcome is not Outcome.PASS or called.finding]
     if failed:

@@ -202,9 +202,28 @@ def counts_in_form(case: Case) -> dict[str, Any]:
         return {"splits": [np.int64(count) for count in given]}
     if level == "matrix":
         return {"splits": np.array([given], np.int64)}
-    if level == "strided array":
-        return {"splits": np.repeat(np.array(given, np.int64), 2)[::2]}
-    return {"splits": np.array(given, level.partition(" ")[0])}
+    if level == "range":
+        return {"splits": _as_range(given)}
+    return {"splits": _as_array(given, str(level).removesuffix(" array"))}
+
+
+def _as_range(counts: list[int]) -> Sequence[int]:
+    """Return counts as a range, or as they are where they are not in step."""
+    step = (counts[1] - counts[0] if len(counts) > 1 else 1) or 1
+    found = range(counts[0], counts[-1] + (1 if step > 0 else -1), step) if counts else range(0)
+    return found if list(found) == counts else counts
+
+
+def _as_array(counts: list[int], level: str) -> np.ndarray:
+    """Return counts in an array: of a dtype, or as a level of `factors.SPLITS` says."""
+    least, most = min(counts, default=0), max(counts, default=0)
+    if level.startswith("narrow"):
+        return np.array(counts, np.min_scalar_type(min(least, -most - 1) if level == "narrow signed" else most))
+    wide = np.array(counts, np.int64 if level in ("strided", "reversed", "read-only") else level)
+    if level == "strided":
+        return np.repeat(wide, 2)[::2]
+    wide.flags.writeable = level != "read-only"
+    return wide[::-1].copy()[::-1] if level == "reversed" else wide
 
 
 def same_counts(counts: Any, asked: Any) -> bool:
@@ -238,6 +257,8 @@ def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
         }
     if form.get("scalars") == "numpy":
         return {name: _numpy_scalar(name, value) for name, value in arguments.items()}
+    if form.get("scalars") == "narrow":
+        return {name: _narrow(value) for name, value in arguments.items()}
     return arguments
 
 
@@ -256,6 +277,15 @@ def _numpy_scalar(name: str, value: Any) -> Any:
     if name in ("tokens", "align", "divisor", "n0"):
         return np.int32(value)
     return [np.int64(side) for side in value] if name == "tile" else value
+
+
+def _narrow(value: Any) -> Any:
+    """Return whole numbers, and those of a ratio, a tile or a key, in the least dtype that holds each."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return np.min_scalar_type(value).type(value)
+    if isinstance(value, list | tuple) and value and all(type(part) is int for part in value):
+        return type(value)(map(_narrow, value))
+    return value
 
 
 _UNFIT: dict[str, Callable[[np.ndarray], np.ndarray]] = {

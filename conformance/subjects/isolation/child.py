@@ -48,7 +48,7 @@ CALLS = {
                 "call_on_same_array",
             ),
         ),
-        (at_once, ("call_at_once", "call_twice_at_once")),
+        (at_once, ("call_at_once", "call_beside", "call_twice_at_once")),
         (streams, ("on_side_stream", "under_graph")),
         (ways, ("call_with_array_splits",)),
         (parts_of, ("call_parts",)),
