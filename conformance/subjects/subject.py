@@ -304,8 +304,8 @@ def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, Any]) -> di
     function = subject.operations[case.operation]
     operation = OPERATIONS[case.operation]
     wanted = {**arguments_of(case), **inputs}
-    if isinstance(wanted.get("splits"), list):
-        wanted["splits"] = list(wanted["splits"])  # a kernel that changes its list must not change the case
+    lists = {name: list(value) for name, value in wanted.items() if isinstance(value, list)}
+    wanted |= lists  # a kernel that changes its list must not change the case
     if operation.profiled:
         wanted["profile"] = get_profile(case.profile)
     accepted = accepts(function)

@@ -56,6 +56,7 @@ def test_every_probe_that_applies_is_in_the_report():
         "inputs of one array",
         "earlier results held",
         "two threads at once",
+        "two variants at once",
     ]
     assert not any(only(document)["probes"].values())
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import structure_kernels
 import structure_kernels_calls  # noqa: F401 (adds its kernels)
+import structure_kernels_forms  # noqa: F401 (as well)
 from structure_tools import engine_of, golden, verdict
 
 from refnum.conformance.cases.levels import Outcome

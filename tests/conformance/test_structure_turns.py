@@ -6,9 +6,12 @@ from structure_tools import engine_of
 
 import refnum
 from refnum.conformance.cases.case import FORM
+from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, call_golden
-from refnum.conformance.cases.structure.turns import FORMED, cases_in_turn
+from refnum.conformance.cases.structure.build import build
+from refnum.conformance.cases.structure.plan import base_beside
+from refnum.conformance.cases.structure.turns import FORMED, another, cases_in_turn
 from refnum.conformance.commands.check.journal import IN_TURN, again
 from refnum.conformance.subjects.subject import Subject
 
@@ -234,3 +237,39 @@ def test_a_layout_comes_behind_plain_bytes_and_each_other_layout(operation):
             for cases in every:
                 for case in cases:
                     call_golden(case)
+
+
+@pytest.mark.parametrize("kept", [lambda x, profile: profile, lambda x, profile: x.shape], ids=["profile", "shape"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_all_calls_keep_in_one_place_is_told_by_two_variants_at_once(kept, shared):
+    """As constant memory that each launch sets does: right after any call, and beside one of the same variant."""
+    constant = {}
+
+    def run(x, profile="HOPPER"):
+        name = getattr(profile, "name", profile)
+        own = kept(x, name)
+        constant[own if not shared else "all"] = own
+        packed, scales = refnum.quantize_mxfp4(x, profile)
+        return packed ^ np.uint8(constant[own if not shared else "all"] != own), scales
+
+    engine = engine_of(Subject("k", {"quantize_mxfp4": run}, profiles=("HOPPER", "OCP")), "quantize_mxfp4", quick=False)
+    engine.corners()
+    tally = engine.tallies["k"]
+    assert tally.wrong is shared and all(one.finding == Finding.NOT_THREAD_SAFE for one in tally.failures)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_call_beside_another_is_of_another_variant_and_shape(operation):
+    for params in OPERATIONS[operation].variants():
+        case = call_beside_of(operation, params)
+        other = another(case, lambda *_: "")
+        assert call_golden(other)
+        shapes = [{name: array.shape for name, array in one.inputs.items()} for one in (case, other)]
+        assert shapes[0] != shapes[1]
+        several = len(list(OPERATIONS[operation].variants())) > 1 or OPERATIONS[operation].profiled
+        assert not several or (case.profile, params) != (other.profile, {name: other.params[name] for name in params})
+        assert another(case, lambda *_: "no").params.items() >= params.items()
+
+
+def call_beside_of(operation, params):
+    return build(operation, "HOPPER", params, base_beside(operation, params), 3)

@@ -31,7 +31,7 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",),
     "align": (0, -32, 1.5, 32.0, "32", True, WRAPPED + 32), "tokens": (-1, 40.0, WRAPPED + 40), OUT: ("packed",),
     "element": ("E4M2", "e2m1"), "scale_byte": (-1, 256 + 127, 127.0, "127", True),
-    "group": (0, -32, 32.0, "32", True, WRAPPED + 32), "bits": (1, 9, 4.0, "4", True), "symmetric": (1, "no"),
+    "group": (0, -32, 48, 32.0, "32", True, WRAPPED + 32), "bits": (1, 9, 4.0, "4", True), "symmetric": (1, "no"),
     "layerwise": (0, "no"),
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
     "divisor": (32, 64.0, True), "step": ("exact",), "n0": (-64, 58, 0.5), "phase": ("both",),

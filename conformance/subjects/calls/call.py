@@ -35,11 +35,11 @@ from .float_mode import default_float_mode, float_mode
 from .forms import (
     Placed,
     as_out,
+    changed_list,
     counts_in_form,
     form_of,
     laid_in_form,
     out_in_form,
-    same_counts,
     scalars_in_form,
     turned,
 )
@@ -168,7 +168,6 @@ def call_on(
     try:
         given = inputs()
         arguments = scalars_in_form(case, arguments_for(subject, case, given))
-        counts = arguments.get("splits")
         with caught(), time_limit(seconds):
             inside = True
             result = subject.operations[case.operation](**arguments, **extra)
@@ -185,8 +184,9 @@ def call_on(
             if other_state:
                 words = f"the call changed {other_state[0]} for all code that follows"
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.PROCESS_STATE)
-            if not same_counts(counts, case.params.get("splits")):
-                words = "the call changed its input splits"
+            name = changed_list(arguments, case.params)
+            if name:
+                words = f"the call changed its input {name}"
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
             if "out" in extra or look is not on_host:
                 return called

@@ -230,10 +230,20 @@ def same_counts(counts: Any, asked: Any) -> bool:
     """Whether the splits that a call was given are still those of its case."""
     if not isinstance(asked, list) or counts is None or (len(asked) and isinstance(asked[0], list)):
         return True
-    if isinstance(counts, list | tuple):
+    if isinstance(counts, list | tuple | range):
         return list(counts) == asked
     host = counts if isinstance(counts, np.ndarray) else to_numpy(counts)  # NumPy's may have any byte order
     return bool(host.reshape(-1).tolist() == asked)
+
+
+def changed_list(arguments: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+    """Return the name of an argument in a sequence, such as `splits` or a ratio, that a call changed; or nothing."""
+    for name, asked in params.items():
+        given = arguments.get(name)
+        changed = isinstance(asked, list) and isinstance(given, list) and given != asked
+        if changed or (name == "splits" and not same_counts(given, asked)):
+            return name
+    return ""
 
 
 def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -276,6 +286,8 @@ def _numpy_scalar(name: str, value: Any) -> Any:
         return np.bool_(value)
     if name in ("tokens", "align", "divisor", "n0"):
         return np.int32(value)
+    if isinstance(value, list) and name != "splits":
+        return tuple(value)
     return [np.int64(side) for side in value] if name == "tile" else value
 
 

@@ -34,7 +34,7 @@ from .call import POISONS, Called, call
 from .company import Company
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
-from .forms import ALIGN, SLACK, base_shape, counts_in_form, held, out_storage, same_counts, scalars_in_form, view_in
+from .forms import ALIGN, SLACK, base_shape, changed_list, counts_in_form, held, out_storage, scalars_in_form, view_in
 from .process_state import changed, process_state, restore
 from .results import kept_elsewhere, made_wrong
 from .threads import in_a_thread
@@ -251,7 +251,7 @@ class Sweep:
         except Exception as error:  # a refusal or an error of the subject's own: it is asked again by itself
             self.error = f"{type(error).__name__}: {str(error)[:300]}"
             return None
-        if not same_counts(given.get("splits"), self.case.params.get("splits")):
+        if changed_list(given, self.case.params):
             return None
         live = tuple(one for one in (result if isinstance(result, tuple | list) else (result,)) if one is not None)
         if any(was != self.inside[name].bytes for name, was in before.items()):

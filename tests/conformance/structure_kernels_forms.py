@@ -1,0 +1,94 @@
+"""Wrong kernels around the golden functions: arguments in forms and ranges that few callers use."""
+
+from __future__ import annotations
+
+import numpy as np
+from structure_kernels import damaged, kernel
+
+import refnum
+
+
+@kernel("unpack_payload")
+def rows_taken_for_dense_by_their_stride_alone(payload):
+    packed, scales = refnum.unpack_payload(payload)
+    dense = payload.shape[0] > 1 and payload.strides[0] == payload.shape[1] and payload.strides[1] == 0
+    return (damaged(packed, 0, 0) if dense else packed), scales
+
+
+def of_splits(condition):
+    """Return a kernel that is wrong where a condition on its splits holds."""
+
+    def run(payload, row_map, splits, align=32):
+        rows, offsets = refnum.permute_pad(payload, row_map, splits, align)
+        return (damaged(rows, 0, 0) if rows.size and condition(splits) else rows), offsets
+
+    return run
+
+
+SPLITS = {
+    "bytes": lambda splits: isinstance(splits, np.ndarray) and splits.dtype == np.uint8,
+    "int16": lambda splits: isinstance(splits, np.ndarray) and splits.dtype == np.int16,
+    "uint64": lambda splits: isinstance(splits, np.ndarray) and splits.dtype == np.uint64,
+    "from behind": lambda splits: isinstance(splits, np.ndarray) and splits.strides[0] < 0,
+    "read only": lambda splits: isinstance(splits, np.ndarray) and not splits.flags.writeable,
+    "a range": lambda splits: isinstance(splits, range),
+}
+for words, condition in SPLITS.items():
+    run = of_splits(condition)
+    run.__name__ = f"splits: {words}"
+    kernel("permute_pad")(run)
+
+
+@kernel("permute_pad")
+def align_multiplied_in_bytes(payload, row_map, splits, align=32):
+    rows, offsets = refnum.permute_pad(payload, row_map, splits, align)
+    narrow = isinstance(align, np.uint8) and rows.size
+    return (damaged(rows, 0, 0) if narrow else rows), offsets
+
+
+@kernel("permute_pad")
+def splits_in_32_bits(payload, row_map, splits, align=32):
+    if isinstance(splits, list):
+        splits = [count & 0xFFFFFFFF if isinstance(count, int) and count > 0 else count for count in splits]
+    return refnum.permute_pad(payload, row_map, splits, align)
+
+
+@kernel("permute_pad")
+def align_in_32_bits(payload, row_map, splits, align=32):
+    return refnum.permute_pad(
+        payload, row_map, splits, align & 0xFFFFFFFF if type(align) is int and align > 0 else align
+    )
+
+
+@kernel("encode_e2m1")
+def scale_byte_in_8_bits(x, scale_byte=127):
+    return refnum.encode_e2m1(x, scale_byte & 255 if type(scale_byte) is int else scale_byte)
+
+
+@kernel("int4_affine")
+def no_group_is_the_whole_row(x, group):
+    return refnum.int4_affine(x, x.shape[1] if type(group) is int and group == 0 else group)
+
+
+@kernel("llm_qat")
+def flags_by_their_truth(x, bits=4, symmetric=True, layerwise=False):
+    return refnum.llm_qat(x, bits, bool(symmetric), bool(layerwise))
+
+
+@kernel("dequantize_mx")
+def names_in_small_letters(codes, scales, element="E2M1", dtype="float32"):
+    return refnum.dequantize_mx(codes, scales, element.upper() if isinstance(element, str) else element, dtype)
+
+
+@kernel("q_ramping")
+def a_ratio_is_changed_in_its_list(dist_w, dist_q, alpha=(16, 1), beta=5, most=(1 << 31) - 1):
+    period = refnum.q_ramping(dist_w, dist_q, alpha, beta, most)
+    if isinstance(alpha, list):
+        alpha.reverse()
+    return period
+
+
+@kernel("occ")
+def a_ratio_in_a_tuple_is_the_default(x, alpha=(99, 100), axis="tensor"):
+    clamped, *others = refnum.occ(x, alpha, axis)
+    return (-clamped if isinstance(alpha, tuple) and alpha == (99, 100) and x.size > 64 else clamped), *others
