@@ -278,3 +278,13 @@ def many_rows_beyond_1024_experts(splits=None, **_):
 @wrong("mxfp4_columns fp8_columns permute_pad", "rows of each")
 def hundreds_of_experts_with_as_many_rows(splits=None, **_):
     return splits is not None and len(splits) > 128 and len(set(splits)) == 1
+
+
+@wrong("mxfp4_columns fp8_columns permute_pad unpermute", "rows of each", "columns")
+def an_expert_begins_beyond_32767_rows_and_before_65536(splits=None, **_):
+    return splits is not None and any(32_767 < begin < 65_536 for begin in np.cumsum(splits)[:-1])
+
+
+@wrong("mxfp4_to_fp8_columns fp8_columns permute_unpack", "rows of each", "columns")
+def few_experts_with_more_than_1024_tiles(splits=None, **_):
+    return splits is not None and len(splits) < 10 and sum(-(-count // 128) for count in splits) > 1024

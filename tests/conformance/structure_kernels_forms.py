@@ -92,3 +92,10 @@ def a_ratio_is_changed_in_its_list(dist_w, dist_q, alpha=(16, 1), beta=5, most=(
 def a_ratio_in_a_tuple_is_the_default(x, alpha=(99, 100), axis="tensor"):
     clamped, *others = refnum.occ(x, alpha, axis)
     return (-clamped if isinstance(alpha, tuple) and alpha == (99, 100) and x.size > 64 else clamped), *others
+
+
+@kernel("matmul_bf16")
+def experts_of_b_that_are_turned(a, b, order="chain", out="float32", splits=None):
+    values = refnum.matmul_bf16(a, b, order, out, splits)
+    turned = b.ndim == 3 and min(b.shape[1:]) > 1 and b.strides[1] < b.strides[2]
+    return -values if turned else values

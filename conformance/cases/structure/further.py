@@ -124,6 +124,8 @@ APART = (("odd ones", 40, 33, 3), ("1024 first", 1027, 130, 0), ("odd ones", 5, 
 """Which experts are empty, how many there are, rows of the longest and before it, as no table has them."""
 ALIKE = ((300, 2), (64, 2), (5, 96), (4, 128), (33, 32), (1024, 2), (130, 64))
 """Experts, and rows of each."""
+LONG, LONG_TOKENS = {"experts": 3, "rows of each": 44_000}, 50_000
+"""Experts of which one begins beyond 2^15 rows and one beyond 2^16, and which have more than 1,024 tiles together."""
 LARGE, SLOW, BOTH_LARGE = 65_537, 8200, (264, 1056)
 """Rows of the least columns, more than a grid has, and rows and columns, beside each value of each parameter; fewer
 rows of an operation whose model takes half a second for so many."""
@@ -183,6 +185,8 @@ def _apart(operation: str) -> Iterator[Row]:
     for experts, each in (*ALIKE, *(() if OPERATIONS[operation].even_rows else ((300, 1),))):
         wide: Row = {"columns": 160} if operation in RAGGED and each % 32 == 0 else {}
         yield {**given, **wide, "experts": experts, "rows of each": each}
+    narrow = 32 if operation in RAGGED else 3 if operation == "unpermute" else 17
+    yield {**given, **LONG, "columns": narrow, **({"tokens": LONG_TOKENS} if operation in ROUTED else {})}
 
 
 def _swapped(operation: str) -> Iterator[Row]:

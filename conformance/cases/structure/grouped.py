@@ -46,8 +46,9 @@ OF_B = ("experts", "columns of the product", "columns")
 """Factors whose product is the elements of `b`."""
 MARKS = frozenset({"splits", "experts", "drawn"})
 """Factors of which a row of a product of experts has one at least, in a plain call too."""
-STACKED = tuple(level for level in STORAGES if level != "transposed" and not level.startswith("broadcast"))
-"""Storages of arrays of three axes, of which `every other row` leaves out every other expert."""
+STACKED = tuple(level for level in STORAGES if not level.startswith("broadcast"))
+"""Storages of arrays of three axes: `transposed` turns each expert's matrix, `every other row` leaves out every other
+expert."""
 
 
 def rows(operation: str, params: Mapping[str, Any], amount: str) -> list[Row]:

@@ -138,7 +138,7 @@ def base_shape(shape: tuple[int, ...], storage: str, itemsize: int) -> tuple[int
     if storage == "element gap":
         return (*shape[:-1], 2 * last)
     if storage == "transposed":
-        return shape[::-1]
+        return (*shape[:-2], *shape[-2:][::-1])
     if storage == "every other row":
         return (2 * first, *shape[1:])
     if storage == "broadcast rows" and len(shape) > 1:
@@ -155,7 +155,7 @@ def view_in(whole: Any, storage: str, shape: tuple[int, ...]) -> Any:
     if storage == "element gap":
         return whole[..., ::2]
     if storage == "transposed":
-        return whole.T
+        return whole.swapaxes(-1, -2) if len(shape) > 1 else whole
     if storage == "every other row":
         return whole[::2]
     if storage == "reversed rows":
