@@ -99,3 +99,20 @@ def experts_of_b_that_are_turned(a, b, order="chain", out="float32", splits=None
     values = refnum.matmul_bf16(a, b, order, out, splits)
     turned = b.ndim == 3 and min(b.shape[1:]) > 1 and b.strides[1] < b.strides[2]
     return -values if turned else values
+
+
+@kernel("matmul_bf16")
+def an_operand_of_terms_by_columns(a, b, order="chain", out="float32", splits=None):
+    turned = b.ndim == 2 and b.shape[1] != a.shape[-1] == b.shape[0]
+    return refnum.matmul_bf16(a, b.T.copy() if turned else b, order, out, splits)
+
+
+@kernel("dequantize_mx")
+def scales_of_columns_by_rows(codes, scales, element="E2M1", dtype="float32"):
+    turned = scales.ndim == 2 and len(scales) != len(codes) == scales.shape[1]
+    return refnum.dequantize_mx(codes, scales.T.copy() if turned else scales, element, dtype)
+
+
+@kernel("int4_keep_two")
+def a_part_of_a_group_at_the_end(x, group):
+    return refnum.int4_keep_two(x, 16 if type(group) is int and group > 1 and x.shape[-1] % group else group)

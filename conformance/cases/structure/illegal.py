@@ -175,6 +175,8 @@ def _shapes(legal: Case, name: str, array: np.ndarray) -> Iterator[Change]:
         return
     yield f"{name} of three axes", {name: array[None].copy()}, {}
     yield f"{name} of one axis", {name: array.reshape(-1).copy()}, {}
+    if name != OPERATIONS[operation].inputs[0] and array.ndim == 2 and array.shape[0] != array.shape[1]:
+        yield f"{name} turned", {name: array.T.copy()}, {}
     if name in ("scales", "outer"):
         yield f"{name} with a column too many", {name: np.concatenate([array, array[:, :1]], axis=1)}, {}
         yield f"{name} with a column too few", {name: array[:, :-1].copy()}, {}
