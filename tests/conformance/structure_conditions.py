@@ -281,10 +281,15 @@ def hundreds_of_experts_with_as_many_rows(splits=None, **_):
 
 
 @wrong("mxfp4_columns fp8_columns permute_pad unpermute", "rows of each", "columns")
-def an_expert_begins_beyond_32767_rows_and_before_65536(splits=None, **_):
-    return splits is not None and any(32_767 < begin < 65_536 for begin in np.cumsum(splits)[:-1])
+def experts_begin_at_numbers_of_more_than_15_and_16_bits(splits=None, **_):
+    return splits is not None and {1 << 15, 1 << 16} <= {*np.cumsum(splits)[:-1].tolist()}
 
 
 @wrong("mxfp4_to_fp8_columns fp8_columns permute_unpack", "rows of each", "columns")
 def few_experts_with_more_than_1024_tiles(splits=None, **_):
     return splits is not None and len(splits) < 10 and sum(-(-count // 128) for count in splits) > 1024
+
+
+@wrong("permute_pad unpermute", "tokens", "row_map.dtype")
+def tokens_that_are_nothing_in_16_bits(splits=None, tokens=None, **given):
+    return (first_of(given).shape[0] if tokens is None else tokens) == 1 << 16

@@ -116,3 +116,35 @@ def scales_of_columns_by_rows(codes, scales, element="E2M1", dtype="float32"):
 @kernel("int4_keep_two")
 def a_part_of_a_group_at_the_end(x, group):
     return refnum.int4_keep_two(x, 16 if type(group) is int and group > 1 and x.shape[-1] % group else group)
+
+
+@kernel("unpack_payload")
+def rows_that_are_nothing_in_16_bits(payload):
+    packed, scales = refnum.unpack_payload(payload)
+    return (damaged(packed, -1, 0) if len(packed) == 1 << 16 else packed), scales
+
+
+@kernel("pack_payload")
+def columns_that_are_nothing_in_16_bits(packed, scales):
+    payload = refnum.pack_payload(packed, scales)
+    return damaged(payload, -1, 0) if packed.shape[1] == 1 << 15 and len(packed) > 1 else payload
+
+
+@kernel("decode_e8m0")
+def elements_of_whole_waves_alone(codes, dtype="float32"):
+    values = refnum.decode_e8m0(codes, dtype)
+    return -values if codes.size in (1 << 17, 1 << 18, 1 << 20) else values
+
+
+@kernel("quantize_mxfp4", profile="STOCHASTIC", params={"input": "float32", "random": "keyed"})
+def offsets_cut_to_whole_blocks(x, profile, philox=None):
+    if philox is not None and len(philox) == 4 and philox[3] % 32:
+        philox = (*philox[:3], philox[3] // 32 * 32)
+    return refnum.quantize_mxfp4(x, profile, philox=philox)
+
+
+@kernel("quantize_mxfp4", profile="STOCHASTIC", params={"input": "float32", "random": "keyed"})
+def words_of_a_key_cut_to_32_bits(x, profile, philox=None):
+    if philox is not None and len(philox) > 2:
+        philox = (philox[0], philox[1] & 0xFFFFFFFF, *philox[2:])
+    return refnum.quantize_mxfp4(x, profile, philox=philox)

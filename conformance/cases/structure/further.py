@@ -124,8 +124,8 @@ APART = (("odd ones", 40, 33, 3), ("1024 first", 1027, 130, 0), ("odd ones", 5, 
 """Which experts are empty, how many there are, rows of the longest and before it, as no table has them."""
 ALIKE = ((300, 2), (64, 2), (5, 96), (4, 128), (33, 32), (1024, 2), (130, 64))
 """Experts, and rows of each."""
-LONG, LONG_TOKENS = {"experts": 3, "rows of each": 44_000}, 50_000
-"""Experts of which one begins beyond 2^15 rows and one beyond 2^16, and which have more than 1,024 tiles together."""
+LONG, LONG_TOKENS = {"experts": 5, "rows of each": 1 << 15}, 50_000
+"""Experts of which one begins at row 2^15, one at 2^16 and one beyond, with more than 1,024 tiles together."""
 LARGE, SLOW, BOTH_LARGE = 65_537, 8200, (264, 1056)
 """Rows of the least columns, more than a grid has, and rows and columns, beside each value of each parameter; fewer
 rows of an operation whose model takes half a second for so many."""
@@ -330,7 +330,7 @@ def _routed(operation: str) -> Iterator[Row]:
             yield {"taken": taken, "experts": experts, "tokens": tokens}
     far: Row = {"experts": 9, "rows of an expert": 130, "rows before it": 3, "empty experts": "last",
                 "tokens": 70_000, "taken": "scattered", "columns": 3 if operation == "unpermute" else 17}  # fmt: skip
-    yield from (far, *({**far, "row_map.dtype": dtype} for dtype in ("int64", "uint32")))
+    yield from (far, {**far, "row_map.dtype": "int64", "tokens": 1 << 16}, {**far, "row_map.dtype": "uint32"})
     yield {"taken": "with gaps", "tokens": 1000}
     if operation == "unpermute":
         yield {"experts": 9, "rows of an expert": 40, "rows before it": 3, "empty experts": "first", "tokens": 70,

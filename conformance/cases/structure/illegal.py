@@ -133,6 +133,8 @@ def _changes(legal: Case) -> Iterator[Change]:
         for place, name in enumerate(("seed", "stream", "step")):
             wide = key[place] + (WRAPPED if place else WRAPPED * WRAPPED)
             yield f"a Philox key whose {name} is too large", {}, {"philox": [*key[:place], wide, *key[place + 1 :]]}
+        yield "a Philox key whose offset is amid a block", {}, {"philox": [*key[:3], 4]}
+        yield "a Philox key whose offset is too large", {}, {"philox": [*key[:3], WRAPPED * WRAPPED]}
     layout = OUT in OPERATIONS[operation].layouts and not {IN, OUT} & set(legal.params)
     extra = ("tokens",) if operation == "unpermute" else (OUT,) if layout else ()
     extra = (*extra, "signs") if OPERATIONS[operation].family == "hadamard" else extra
