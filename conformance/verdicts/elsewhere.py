@@ -15,12 +15,14 @@ from ..subjects.calls.moved import (
     alike,
     beside_each_other,
     call_at_offset,
+    call_on_columns_in_turn,
     call_on_one_array,
     call_on_same_array,
     call_with_gaps,
     call_with_odd_rows,
     call_with_padded_rows,
     call_with_rows_far_apart,
+    in_turn_with_each_other,
 )
 from ..subjects.calls.streams import on_side_stream
 from ..subjects.subject import Subject
@@ -68,9 +70,11 @@ def elsewhere(storage: Elsewhere) -> Judging:
 
 
 def one_array(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    """Judge inputs that are columns of one array, and one array that is given for several inputs."""
+    """Judge inputs that are columns of one array, side by side or in turn, and one array given for several inputs."""
     if len(beside_each_other(case)) > 1:
         elsewhere(COLUMNS_OF_ONE)(subject, case, golden, tally, seconds)
+    if len(in_turn_with_each_other(case)) > 1:
+        elsewhere(COLUMNS_IN_TURN)(subject, case, golden, tally, seconds)
     case = _with_itself(case)
     names = alike(case)
     if len(names) > 1:
@@ -129,12 +133,18 @@ GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM = (
         refusable=False,
     ),
 )
-COLUMNS_OF_ONE, SAME_ARRAY = (
+COLUMNS_OF_ONE, COLUMNS_IN_TURN, SAME_ARRAY = (
     Elsewhere(
         "inputs that are columns of one array",
         call_on_one_array,
         Finding.ONE_ARRAY,
         "right on inputs in arrays of their own, wrong on the same inputs side by side in one array",
+    ),
+    Elsewhere(
+        "inputs whose columns stand in one array in turn",
+        call_on_columns_in_turn,
+        Finding.ONE_ARRAY,
+        "right on inputs in arrays of their own, wrong on the same inputs whose columns stand in one array in turn",
     ),
     Elsewhere(
         "one array for several inputs",

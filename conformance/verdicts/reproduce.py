@@ -14,7 +14,14 @@ from ..subjects.calls.at_once import call_at_once, call_beside
 from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded, other_data
 from ..subjects.calls.forced_paths import call_with_array_splits, on_way, takes_arrays
 from ..subjects.calls.in_turn import hold_results, replay_in_place
-from ..subjects.calls.moved import alike, beside_each_other, call_on_one_array, call_on_same_array
+from ..subjects.calls.moved import (
+    alike,
+    beside_each_other,
+    call_on_columns_in_turn,
+    call_on_one_array,
+    call_on_same_array,
+    in_turn_with_each_other,
+)
 from ..subjects.calls.streams import under_graph
 from ..subjects.subject import Subject
 from .compare import compare
@@ -111,6 +118,8 @@ def _one_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]
     names = alike(case)
     if len(beside_each_other(case)) > 1:
         yield call_on_one_array(subject, case, seconds)
+    if len(in_turn_with_each_other(case)) > 1:
+        yield call_on_columns_in_turn(subject, case, seconds)
     if len(names) > 1 and all(same(case.inputs[names[0]], case.inputs[name]) for name in names):
         yield call_on_same_array(subject, case, seconds)
 

@@ -52,6 +52,19 @@ def test_inputs_that_are_one_array_are_told(operation):
     assert not probed(operation, lambda **keywords: golden(operation)(**keywords)).wrong
 
 
+@pytest.mark.parametrize("operation", ["swiglu_quantize", "q_ema"])
+def test_inputs_whose_columns_stand_in_one_array_in_turn_are_told(operation):
+    names = OPERATIONS[operation].inputs
+
+    def kernel(**keywords):
+        right = golden(operation)(**keywords)
+        one, other = (keywords[name] for name in names)
+        apart = other.__array_interface__["data"][0] - one.__array_interface__["data"][0]
+        return flipped(right) if one.strides[1] == 2 * one.itemsize and apart == one.itemsize else right
+
+    assert Finding.ONE_ARRAY in {failure.finding for failure in probed(operation, kernel).failures}
+
+
 def probed(operation, kernel):
     """Return the tally of a kernel that was probed on one structural case."""
     subject = Subject("k", {operation: kernel})

@@ -114,6 +114,27 @@ def call_on_one_array(subject: Subject, case: Case, seconds: float = 60.0) -> Ca
     return call_on(subject, case, laid, seconds)
 
 
+def in_turn_with_each_other(case: Case) -> list[str]:
+    """Return the inputs that a caller may keep as every other column of one array: `alike` ones among those beside."""
+    beside = beside_each_other(case)
+    return [name for name in alike(case) if name in beside and case.inputs[name].shape[-1] > 1]
+
+
+@where_it_lives
+def call_on_columns_in_turn(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call with matrices whose columns stand in one array in turn, as `gate` and `up` of some models do."""
+    names = in_turn_with_each_other(case)
+
+    def laid() -> dict[str, Any]:
+        arrays = stored_inputs(case)
+        given = {name: to_library(np.array(array, order="C"), subject.arrays) for name, array in arrays.items()}
+        every = np.stack([arrays[name] for name in names], axis=-1)
+        whole = to_library(every.reshape(len(every), -1), subject.arrays)
+        return {**given, **{name: whole[:, place :: len(names)] for place, name in enumerate(names)}}
+
+    return call_on(subject, case, laid, seconds)
+
+
 @where_it_lives
 def call_on_same_array(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call with one array in the place of all inputs that are `alike`; their data must be the same."""
