@@ -84,10 +84,8 @@ def _maps(case: Case, golden: Arrays, observed: Arrays) -> dict[str, tuple[np.nd
     outputs = outputs_of(case)
     classes = input_classes(case)
     maps: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    block = ""
     for number, output in enumerate(outputs):
-        left, right = golden[output.name], observed[output.name]
-        block, scale = output.block or block, None  # scales have the blocks of the codes before them
+        left, right, scale = golden[output.name], observed[output.name], None
         if output.kind in ("codes", "packed"):
             scale = next((other for other in outputs[number:] if other.kind == "scales"), None)
         if output.kind == "packed":
@@ -99,23 +97,13 @@ def _maps(case: Case, golden: Arrays, observed: Arrays) -> dict[str, tuple[np.nd
         if scale is not None:
             wide, other = (spread(output.block, case, side[scale.name], left.shape) for side in (golden, observed))
             nan = wide == 255
-            ways = np.where(nan & (ways > 0), NUMBER[NAN_CODES], ways)
+            ways = np.where(nan & (left != right), NUMBER[NAN_CODES], ways)
             ways = np.where(wide != other, np.uint8(0), ways)
             letters = np.where(nan, np.uint8(CLASSES.index("N")), letters)
-        if classes is not None and block and not block.startswith("column"):
-            letters = _of_blocks(output, case, classes, left.shape, letters)
+        if classes is not None:  # of a quantiser: every output has the blocks of its input
+            letters = classes if output.kind == "scales" else spread(output.block, case, classes, left.shape)
         maps[output.name] = ways, letters
     return maps
-
-
-def _of_blocks(
-    output: Output, case: Case, classes: np.ndarray, shape: tuple[int, ...], letters: np.ndarray
-) -> np.ndarray:
-    """Return the classes of the input's blocks for every item of an output, if its blocks are those of the input."""
-    if output.kind == "scales":
-        return classes if classes.shape == shape else letters
-    wide = spread(output.block, case, classes, shape)
-    return wide if wide.shape == shape else letters
 
 
 def _ways(output: Output, case: Case, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -174,12 +162,10 @@ def _tables(name: str) -> tuple[np.ndarray, ...]:
     """Return the parts of every byte read as a code of a format."""
     fmt = get_format(name)
     exact = [value(fmt, code) for code in range(1 << fmt.bits)]
-    known = {each: number for number, each in enumerate(sorted({abs(x) for x in exact if not isinstance(x, str)}))}
-    tables = [np.zeros(256, kind) for kind in (bool, bool, bool, np.int64, np.int64)]
-    for code, x in enumerate(exact):
-        signed, rank = fmt.kind == "float" and bool(code & fmt.sign_mask), -1
-        if not isinstance(x, str):
-            signed, rank = signed or x < 0, known[abs(x)]
-        for table, part in zip(tables, (x == "nan", x in ("+inf", "-inf"), x == 0, signed, rank), strict=True):
+    magnitudes = [x.lstrip("+-") if isinstance(x, str) else abs(x) for x in exact]
+    tables = [np.zeros(256, kind) for kind in (bool, bool, bool, bool, np.int64)]
+    for code, (x, magnitude) in enumerate(zip(exact, magnitudes, strict=True)):
+        parts = (x == "nan", magnitude == "inf", x == 0, str(x).startswith("-"), magnitudes.index(magnitude))
+        for table, part in zip(tables, parts, strict=True):
             table[code] = part
     return tuple(tables)

@@ -44,7 +44,9 @@ TARGETS = (
         tuple(f"conformance/{name}.py" for name in (
             "verdicts/compare", "verdicts/bounds", "cases/same_bytes", "cases/draw/bits", "cases/geometry",
             "cases/levels", "cases/layouts", "verdicts/judge", "verdicts/repeats", "verdicts/tally",
-            "verdicts/outside", "verdicts/refusals",
+            "verdicts/outside", "verdicts/refusals", "verdicts/blame", "verdicts/coverage", "verdicts/device",
+            "verdicts/elsewhere", "verdicts/judge_wide", "verdicts/judge_worker", "verdicts/kinds", "verdicts/probes",
+            "verdicts/reproduce", "verdicts/smoke", "verdicts/structural",
         )),
         "control_questions",
         "ask_comparator",
