@@ -20,8 +20,8 @@ from .repeats import REPEATS, odd_ones
 from .tally import Failure, Tally
 
 Golden = Mapping[str, np.ndarray]
-ROUNDS = 3
-"""Times that calls of several threads are made again before threads are blamed."""
+ROUNDS, MOST = 3, 2
+"""Times that calls of several threads are made again, and in how many it must show before threads are blamed."""
 
 
 def compared(
@@ -83,7 +83,7 @@ def mostly(
     """
     if not all(steady(subject, case, golden, tally, seconds) for _ in range(ROUNDS)):
         return False
-    if 2 * sum(shows() for _ in range(ROUNDS)) > ROUNDS:
+    if sum(shows() for _ in range(ROUNDS)) >= MOST:
         return True
     tally.repeat(case, ROUNDS, 1)
     return False

@@ -19,7 +19,7 @@ from ..cases.operation import OPERATIONS, call_golden, run_golden
 from ..cases.structure.turns import another
 from ..subjects.arrays import IMMUTABLE
 from ..subjects.calls.at_once import call_at_once, call_beside
-from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded
+from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded, raw
 from ..subjects.calls.forced_paths import (
     call_with_array_splits,
     has_ways,
@@ -80,8 +80,7 @@ def _plain(subject: Subject, seconds: float) -> Again:
 
 def _in_place(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     other, first, second = replay_in_place(subject, case, seconds)
-    held = record(first, case, golden, tally, _plain(subject, seconds))
-    if first is second or not held:  # the first call already failed; there is no second one to judge by it
+    if not record(first, case, golden, tally, _plain(subject, seconds)):  # there is no second call to judge by it
         return
     want = run_golden(other)
     seen = compared(second, other, want, tally)
@@ -172,8 +171,7 @@ def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: 
     other, first, second = under_graph(subject, case, seconds)
     if refused(first, tally.probes, GRAPH, capturing=True):
         return
-    held = record(first, case, golden, tally, _plain(subject, seconds))
-    if first is second or not held:
+    if not record(first, case, golden, tally, _plain(subject, seconds)):
         return
     want = run_golden(other)
     seen = compared(second, other, want, tally)
@@ -281,8 +279,6 @@ PROBES: tuple[Probe, ...] = (
 
 def _holds_poison(called: Called, like: tuple[np.ndarray, ...], poison: int) -> bool:
     for result, want in zip(called.results, like, strict=False):
-        if result.nbytes == want.nbytes:
-            got, right = result.reshape(-1).view(np.uint8), np.ascontiguousarray(want).reshape(-1).view(np.uint8)
-            if ((got == poison) & (right != poison)).any():
-                return True
+        if result.nbytes == want.nbytes and ((raw(result) == poison) & (raw(want) != poison)).any():
+            return True
     return False

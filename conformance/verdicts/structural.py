@@ -97,7 +97,7 @@ def judged(subject: Subject, case: Case, golden: Golden, calls: str, seconds: fl
     if case.params.get(FORM) and refusal(called):
         tally.unsupported[called.words] += 1
         return tally
-    if record(called, case, golden, tally, lambda other: call(subject, other, seconds)) and not tally.wrong:
+    if record(called, case, golden, tally, lambda other: call(subject, other, seconds)):
         more = _MORE.get(calls)
         if more is not None and subject.arrays in ON_HOST and case.elements <= MOST_AGAIN:
             more(subject, case, golden, tally, seconds)
