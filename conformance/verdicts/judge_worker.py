@@ -207,9 +207,11 @@ def fingerprint(arrays: Mapping[str, Any]) -> int:
     total = 0
     for array in arrays.values():
         flat = array.reshape(-1)
-        if device.serves(flat):
-            total = (total * 1_000_003 + device.weighted_sum(flat)) & (1 << 64) - 1
-            continue
-        weights = np.arange(flat.size, dtype=np.uint32, like=flat) * np.uint32(2) + np.uint32(1)
-        total = (total * 1_000_003 + int((flat.astype(np.uint32) * weights).sum(dtype=np.uint64))) & (1 << 64) - 1
+        part = device.weighted_sum(flat) if device.serves(flat) else _weighted_sum(flat)
+        total = (total * 1_000_003 + part) % (1 << 64)
     return total
+
+
+def _weighted_sum(flat: Any) -> int:
+    weights = np.arange(flat.size, dtype=np.uint32, like=flat) * np.uint32(2) + np.uint32(1)
+    return int((flat.astype(np.uint32) * weights).sum(dtype=np.uint64))
