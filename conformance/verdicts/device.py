@@ -212,7 +212,7 @@ def as_words(array: Array) -> Array:
 
 def _records(name: str, want: Array, got: Array, unequal: Array, room: int) -> list[Mismatch]:
     """The first differing items; only they are brought to the host."""
-    places = to_numpy(unequal.reshape(-1).nonzero()[0][: max(room, 0)])
+    places = to_numpy(unequal.reshape(-1).nonzero()[0][:room])
     flat_want, flat_got = want.reshape(-1), got.reshape(-1)
     return [
         Mismatch(name, tuple(int(i) for i in np.unravel_index(at, want.shape)), int(flat_want[at]), int(flat_got[at]))
