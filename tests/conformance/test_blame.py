@@ -136,6 +136,24 @@ def test_which_probes_are_tried_on_which_cases(monkeypatch):
     assert list(one.probes) == ["always", "once", "ordinary", "both"]
 
 
+PLACED = ["new data in place", "padded rows", "rows one element apart", "views at an odd address"]
+LIBRARIES = {
+    "numpy": [*PLACED, "views with gaps", "rows far apart", "two threads at once"],
+    "torch": [*PLACED, "two threads at once"],
+    "cupy": [*PLACED, "views with gaps", "side stream", "graph capture"],
+    "torch-cuda": [*PLACED, "side stream", "graph capture"],
+    "jax": [],
+}
+
+
+@pytest.mark.parametrize("arrays", LIBRARIES)
+def test_which_probes_the_arrays_of_a_library_allow(arrays):
+    subject = replace(scripted(), arrays=arrays)
+    applied = {one.name for one in probes.PROBES if one.applies(subject, CASE.operation)}
+    several = {"inputs of one array"} if arrays != "jax" else set()  # x and its random bits
+    assert applied == {*LIBRARIES[arrays], *several, "ten repeats", "earlier results held"}
+
+
 def test_which_operations_may_have_inputs_in_one_array():
     (several,) = (one for one in probes.PROBES if one.name == "inputs of one array")
     for operation, row in OPERATIONS.items():
@@ -273,3 +291,27 @@ def test_on_a_way_out_is_filled_with_the_first_poison():
 def test_a_kernel_without_out_is_not_asked_for_it_on_a_way():
     one = probed(probes.WAYS, replace(scripted(), forced_paths={"quantize_mxfp4": {"large": Way}}))
     assert one.calls == 1 and not one.faults and not one.unsupported
+
+
+@pytest.mark.parametrize(
+    ("wrong", "findings_", "calls"),
+    [(lambda number: False, [], 2), (lambda number: True, [Finding.SPLITS_AS_ARRAY] * 2, 22),
+     (lambda number: number == 1, [Finding.NOT_DETERMINISTIC], 12)],
+)  # fmt: skip
+def test_splits_in_an_array_are_blamed_where_they_are_wrong_each_time(wrong, findings_, calls):
+    made = []
+
+    def permute_pad(payload, row_map, splits, align=32, *, out=None):
+        rows, offsets = refnum.permute_pad(payload, row_map, [int(n) for n in splits], align)
+        if isinstance(splits, np.ndarray):
+            made.append(1)
+            rows[0, 0] ^= wrong(len(made))
+        if out is None:
+            return rows, offsets
+        out[0][...], out[1][...] = rows, offsets
+        return out
+
+    case = Case("permute_pad", "HOPPER", {"align": 32, "splits": [3]},
+                {"payload": np.ones((3, 68), np.uint8), "row_map": np.arange(3, dtype=np.int32)})  # fmt: skip
+    one = probed("splits as an array", Subject("k", {"permute_pad": permute_pad}), case)
+    assert findings(one) == findings_ and len(made) == calls

@@ -67,7 +67,9 @@ def test_only_a_callable_that_names_a_keyword_is_asked_for_it():
     assert structural.is_asked(subject, case()) and structural.is_asked(subject, case(**FORMED))
     assert not structural.is_asked(subject, case(philox=[1, 2]))
     assert not structural.is_asked(subject, case(**{FORM: {"out": "gaps"}}))
-    assert structural.is_asked(Kernel().subject(arrays="jax"), case())
+    swapped = case(**{FORM: {"x.dtype": ">f4"}})
+    assert [structural.is_asked(Kernel().subject(arrays=arrays), one)
+            for arrays in ("numpy", "jax") for one in (case(), swapped)] == [True, True, True, False]  # fmt: skip
 
 
 def test_a_layout_or_a_profile_that_a_subject_does_not_have_is_not_asked():

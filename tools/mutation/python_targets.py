@@ -50,7 +50,7 @@ TARGETS = (
         )),
         "control_questions",
         "ask_comparator",
-        tuple(f"tests/conformance/test_{name}.py" for name in (
+        ("tests/docs/test_docs_metadata.py", *(f"tests/conformance/test_{name}.py" for name in (
             "compare", "input_classes", "patterns", "grid", "run", "run_order", "storage", "shrink", "show_data",
             "device_judging", "case", "controls", "coverpoints", "corners", "corners_recast", "diagnose",
             "mismatch_page", "domains", "domains_there", "report", "report_diff", "replay", "api", "subject",
@@ -58,8 +58,10 @@ TARGETS = (
             "plugin", "data", "matrix_cells", "tally", "bits", "refusals", "same", "byte_order", "door_contracts",
             "door_permute", "flaky", "judged_calls", "kinds", "other_profile", "product_levels", "product_page",
             "replay_command", "replay_deadly", "report_faults", "stored_scales", "strangers", "structure_grouped",
-            "suspects", "tally_verdicts", "truth_values",
-        )),
+            "suspects", "tally_verdicts", "truth_values", "asked_of_structure", "blame", "device_counts", "findings",
+            "fuzz_confirm", "kinds_alone", "prove_enumeration", "recipes_judged", "shown_again", "structural_cases",
+            "structure_further", "structure_scalars", "wide_judged",
+        ))),
         (4 << 30) + 4 * FAR,  # rows of float32 that lie far apart take addresses, not memory
     ),
 )  # fmt: skip
