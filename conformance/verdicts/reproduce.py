@@ -116,11 +116,11 @@ def _by_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
 
 def _one_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
     names = alike(case)
-    if len(beside_each_other(case)) > 1:
+    if beside_each_other(case):
         yield call_on_one_array(subject, case, seconds)
     if len(in_turn_with_each_other(case)) > 1:
         yield call_on_columns_in_turn(subject, case, seconds)
-    if len(names) > 1 and all(same(case.inputs[names[0]], case.inputs[name]) for name in names):
+    if all(same(case.inputs[names[0]], case.inputs[name]) for name in names):
         yield call_on_same_array(subject, case, seconds)
 
 
