@@ -26,7 +26,7 @@ from refnum.conformance.commands.mutate.verdict import KILLED, SURVIVED
 from refnum.errors import UnsupportedError
 from tools.mutation import __main__ as entry
 from tools.mutation import python as room
-from tools.mutation.coverage import Coverage, record, statement
+from tools.mutation.coverage import Coverage, _recorded_here, record, statement
 from tools.mutation.line_trace import Recorder, module_of
 from tools.mutation.python_operators import OPERATORS, PythonOperator, mutants_of
 from tools.mutation.python_targets import TARGETS
@@ -221,6 +221,21 @@ def test_lines_of_a_table_count_for_all_that_read_it() -> None:
             assert made(4) == 8
         read.append(lines)
     assert read[0] == read[1] == {(FILE, _double.__code__.co_firstlineno + 1)}
+
+
+NAMED = """
+import pytest
+
+@pytest.mark.parametrize("given", [object(), 1, None], ids=str)
+def test_of(given):
+    assert given
+"""
+
+
+def test_a_test_whose_name_has_an_address_is_not_asked_for_no_other_process_finds_it(tmp_path: Path) -> None:
+    (tmp_path / "test_named.py").write_text(NAMED)
+    found = call_forked(lambda: {"tests": [*_recorded_here((), str(tmp_path / "test_named.py"), 0, 1)]}, 60)
+    assert [name.partition("::")[2] for name in found["tests"]] == ["test_of[1]"]
 
 
 @pytest.mark.parametrize("row", room.reasons(), ids=lambda row: f"{row.file}: {row.text}")

@@ -182,9 +182,9 @@ def levels(**more):
 
 
 def test_levels_that_no_keyword_takes_are_unsupported():
-    assert judge(right).judge(levels(scale_byte=3)) == Seen(
-        Outcome.UNSUPPORTED, words="it names no keyword for this case"
-    )
+    seen = judge(right).judge(levels(scale_byte=3))
+    assert (seen.outcome, seen.words) == (Outcome.UNSUPPORTED, "it names no keyword for this case")
+    assert (seen.level, seen.compared, seen.print, seen.elements, seen.points, seen.classes) == (0, 0, 0, 0, {}, {})
 
 
 @pytest.mark.parametrize("function", [right, wrong, refuses, fails])

@@ -30,6 +30,8 @@ from tools.mutation.line_trace import ROOT, Lines, Recorder, module_of
 PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler")
 LONGEST, IN_ALL = 4, 60
 """CPU seconds, under the trace, of a test that is worth asking, and of all tests that one mutant is asked."""
+ADDRESS = " at 0x"
+"""In the name of a test whose next process has another name for it: it could not be found there."""
 PARTS, RECORDING = 8, 120
 """Processes that share the tests of a file, at most, and the CPU seconds that each may record."""
 
@@ -175,7 +177,8 @@ def _recorded_here(files: tuple[str, ...], test: str, part: int, parts: int) -> 
     plugin = _Plugin(recorder, part, parts)
     with silent():
         pytest.main([*PYTEST, test], plugins=[plugin.hooks()])
-    return {name: (plugin.seconds[name], lines) for name, lines in plugin.lines.items() if plugin.passed.get(name)}
+    kept = (name for name, passed in plugin.passed.items() if passed and name in plugin.lines and ADDRESS not in name)
+    return {name: (plugin.seconds[name], plugin.lines[name]) for name in kept}
 
 
 def _record_questions(memory: int) -> Mapping[str, Any]:
