@@ -28,6 +28,8 @@ AMAX = (0x40700000, 0x45280000, 0x3F9E3779, 0x41200000, 0x7F7FFFFF, 0x00800000, 
 FAINT = np.array([tie + (field << 23) for field in range(6) for tie in (0x02220001, 0x023A0001)], np.uint32)
 """float32 bits of maxima whose scale, in the order of TE_2_8, is a tie of E4M3 where 2688 by the tensor's maximum is
 beyond float32 and the largest number takes its place; with the number before that one the scale lies below the tie."""
+LOWEST = (0x00000A80, 0x05800000)
+"""Tensor maxima under which some blocks, and not all, have a factor of 0, of 2^-149 (`MODELOPT`) or Inf (`TORCHAO`)."""
 SHAPES = ((0, 32), (1, 16), (1, 48), (3, 128), (15, 32), (16, 16), (17, 80), (33, 32), (130, 16), (2, 2064), (1, 7168))
 
 
@@ -74,6 +76,33 @@ def spaced(rows: np.ndarray) -> np.ndarray:
     return tall.reshape(-1, rows.shape[1])
 
 
+def falling_blocks(amax: int) -> np.ndarray:
+    """Blocks with a zero and 15 numbers up to a maximum, which falls from the tensor's by binades."""
+    tops = np.arange(24) << 23
+    tops = np.maximum(amax - tops, amax >> np.arange(24)) if amax >> 23 else amax >> np.arange(24)
+    numbers = np.maximum(tops, 1)[:, None] * np.arange(16) // 15
+    return numbers.astype(np.uint32) ^ np.uint32(1 << 31) * (np.arange(16, dtype=np.uint32) & 1)
+
+
+def close_blocks(error: str) -> np.ndarray:
+    """Blocks of 12 whose errors under the scales 2 and 3 (N21.5) are equal, or differ by a few units of the last place.
+
+    In units of 2^-24: a number 1/2 + a below 3/4 has the values 1 and 0, one of 5/4 + c the values 1 and 3/2, and one
+    below 1/2 has 0 twice. The errors are as large where the sum of the c is that of the a, of the squares twice it.
+    """
+    words = philox.random_bits((256, 14), 24, seed=21).astype(np.int64)
+    factor = 2 if error == "mse" else 1
+    over, beside, low = words[:, :6] >> 4 | 1, words[:, 6:11] >> 7, words[:, 11:] >> 1 | 1
+    past = factor * over[:, :5] + beside & ~1
+    apart = np.arange(-8, 8)[np.arange(256) % 16] & ~1
+    last = factor * over.sum(axis=1) + apart - past.sum(axis=1)
+    units = np.concatenate(
+        [np.full((256, 1), 12 << 24), over + (1 << 23), past + (5 << 22), last[:, None] + (5 << 22), low], axis=1
+    )
+    lanes = (np.arange(16) + np.arange(256)[:, None]) % 16
+    return np.take_along_axis(units, lanes, axis=1).astype(np.float32) * np.float32(2.0**-24)
+
+
 @functools.lru_cache(maxsize=3)
 def _fixed(fmt: Format) -> tuple[tuple[str, np.ndarray], ...]:
     target = Target(fmt, OPERATIONS["quantize_nvfp4"].rounds_to.format({}), 16)
@@ -100,6 +129,12 @@ def quantize_nvfp4(operation: str, params: Mapping[str, Any]) -> Iterator[Corner
         blocks = np.zeros((16, 16), np.uint32)
         blocks[np.arange(12), np.arange(12)] = FAINT
         yield "scales at ties, faint maximum", {"x": as_float(matrix(blocks, 16), fmt), "tensor_amax": one(0x05270000)}
+        for amax in LOWEST:
+            x = as_float(spaced(falling_blocks(amax)), fmt)
+            yield f"some factors 0 or Inf, tensor maximum {amax:#010x}", {"x": x, "tensor_amax": one(amax)}
+        if dear:
+            x = close_blocks(get_variant(variant).error)
+            yield "errors that are equal, or nearly", {"x": x, "tensor_amax": one(0x44C00000)}
     yield "specials, the maximum of the tensor itself", {"x": as_float(matrix(_fixed(fmt)[1][1], 64), fmt)}
     yield from _shapes(fmt)
     yield from _random(fmt, variant)
