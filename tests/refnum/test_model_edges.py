@@ -24,6 +24,9 @@ X = (np.random.default_rng(1).standard_normal((ROWS, K)) * 2.0 ** np.arange(-350
 PACKED, SCALES = some_bytes((ROWS, K // 2), 2), some_bytes((ROWS, K // 32), 3, 110, 135)
 CODES, TILES = some_bytes((ROWS, K), 4), some_bytes((ROWS, 2), 5, 110, 135)
 LARGE_TILES = some_bytes((6, 2), 6, 110, 135)
+Y = np.ldexp(np.random.default_rng(7).standard_normal((ROWS, K), np.float32), np.arange(ROWS)[:, None] % 9)
+Z, BYTES, ONE = Y[:, :128].copy(), some_bytes((ROWS, K), 8), np.ones(1, np.float32)
+WORDS = np.random.default_rng(9).integers(0, 1 << 23, (2, ROWS, K), np.uint32)
 
 CALLS = {
     "quantize_mxfp4": lambda: R.quantize_mxfp4(X),
@@ -42,6 +45,25 @@ CALLS = {
     "mxfp4_columns max": lambda: R.mxfp4_columns(PACKED, SCALES, SPLITS, "max"),
     "fp8_columns": lambda: R.fp8_columns(CODES, TILES, SPLITS),
     "fp8_columns te": lambda: R.fp8_columns(CODES, TILES, SPLITS, "te"),
+    "quantize_nvfp4": lambda: R.quantize_nvfp4(Y),
+    "quantize_nvfp4 16x16": lambda: R.quantize_nvfp4(Y, "FOUR_OVER_SIX", tile=(16, 16)),
+    "quantize_nvfp4 random": lambda: R.quantize_nvfp4(Y, rbits=BYTES),
+    "dequantize_nvfp4": lambda: R.dequantize_nvfp4(PACKED, CODES[:, :10], ONE),
+    "dequantize_nvfp4 16x16": lambda: R.dequantize_nvfp4(PACKED, CODES[:44, :10], ONE, tile=(16, 16)),
+    "hadamard16": lambda: R.hadamard16(Y),
+    "hadamard16 columns": lambda: R.hadamard16(Y, axis=0, order="sequential", dtype="float32"),
+    "quantize_tetrajet": lambda: R.quantize_tetrajet(Y, rbits=BYTES),
+    "quantize_tetrajet columns": lambda: R.quantize_tetrajet(Y, 0),
+    "q_ema": lambda: R.q_ema(Y, np.roll(Y, 1, axis=1)),
+    "q_ema columns": lambda: R.q_ema(Y, np.roll(Y, 1, axis=1), 0),
+    "dequantize_tetrajet": lambda: R.dequantize_tetrajet(PACKED, SCALES),
+    "dequantize_tetrajet columns": lambda: R.dequantize_tetrajet(PACKED, CODES[:22], 0),
+    "quantize_tetrajet_v2": lambda: R.quantize_tetrajet_v2(Z),
+    "quantize_tetrajet_v2 noise": lambda: R.quantize_tetrajet_v2(Z, 5),
+    "luq": lambda: R.luq(Y, *WORDS),
+    "dequantize_luq": lambda: R.dequantize_luq(PACKED, ONE),
+    "radix4": lambda: R.radix4(Y, -5),
+    "dequantize_radix4": lambda: R.dequantize_radix4(PACKED, -5),
 }
 
 
@@ -63,6 +85,8 @@ def test_random_bits_by_key_are_those_of_the_stream_in_every_chunk(monkeypatch):
     drawn = R.philox.random_bits((ROWS, K), 8, seed=1, stream=2, step=3, offset=64)
     by_key = R.quantize_mxfp4(X, "STOCHASTIC", philox=(1, 2, 3, 64))
     assert bits_of(by_key) == bits_of(R.quantize_mxfp4(X, "STOCHASTIC", rbits=drawn))
+    for quantise in (R.quantize_nvfp4, R.quantize_tetrajet):
+        assert bits_of(quantise(Y, philox=(1, 2, 3, 64))) == bits_of(quantise(Y, rbits=drawn))
 
 
 def zeros(*shape):
