@@ -161,6 +161,7 @@ def test_swizzled_scales_hold_the_same_bytes():
 
 @pytest.mark.parametrize(("change", "error"), [
     ({"variant": "NVIDIA"}, ArgumentError), ({"tile": (16, 1)}, ArgumentError), ({"tile": True}, ArgumentError),
+    ({"tile": (1.0, 16)}, ArgumentError),
     ({"tensor_amax": np.ones(1, np.float64)}, DtypeError), ({"tensor_amax": np.ones((1, 1), np.float32)}, ShapeError),
     ({"layout_out": "float32"}, ArgumentError), ({"x": np.zeros((2, 24), np.float32)}, ShapeError),
     ({"rbits": np.zeros((2, 32), np.uint16) + np.uint16(256)}, ArgumentError),
