@@ -85,6 +85,14 @@ def long_blocks(fmt: Format) -> np.ndarray:
     return (bits if fmt is FP32 else bits >> np.uint32(16)).astype(word(fmt))
 
 
+def heavy_blocks(fmt: Format) -> np.ndarray:
+    """Fifteen numbers of almost 2 and one that is 0 to 80 binades smaller: sums that need every bit of an accumulator."""
+    bits = np.full((81, 16), 0x3FFFFFFF, np.uint32)
+    place = np.arange(81)
+    bits[place, place % 16] = (127 - place) << 23 | 0x10000
+    return (bits if fmt is FP32 else bits >> np.uint32(16)).astype(word(fmt))
+
+
 def _blocks(fmt: Format) -> Iterator[tuple[str, np.ndarray]]:
     target = Target(fmt, OPERATIONS["hadamard16"].rounds_to.format({}), 16)
     yield "special values in every lane", special_blocks(target)
@@ -108,6 +116,7 @@ def _every(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         cut = blocks[:: 8 if params["order"] == "sequential" and len(blocks) > 1024 else 1]
         yield label, {"x": as_float(laid(cut, axis), fmt)}, {}
     yield "sums of 25 digits above a tie", {"x": as_float(laid(long_blocks(fmt), axis, 16), fmt)}, {"signs": 0}
+    yield "fifteen large numbers and a small one", {"x": as_float(laid(heavy_blocks(fmt), axis, 16), fmt)}, {"signs": 0}
     for signs in MASKS:
         yield f"signs {signs:#06x}", {"x": as_float(laid(spread_blocks(fmt, 6, 4), axis, 16), fmt)}, {"signs": signs}
     for number, (rows, columns) in enumerate(SHAPES):

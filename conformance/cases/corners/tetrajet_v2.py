@@ -10,6 +10,7 @@ import numpy as np
 from refnum.arrays import pack_nibbles
 from refnum.codec import decode_table
 from refnum.formats import E4M3, FP32, Format
+from refnum.tetrajet_v2 import tetrajet_v2_noise
 
 from ..draw.bits import as_float, word
 from ..recipes.distributions import target_of
@@ -82,6 +83,18 @@ def maxima(fmt: Format) -> np.ndarray:
     return rows.astype(np.uint32).reshape(-1, 1024)
 
 
+def led_to_ties(seed: int) -> np.ndarray:
+    """Under scales of 1, numbers that the noise of a seed takes to a tie of E2M1, or an ulp beside it."""
+    place = np.arange(12 * 1024).reshape(12, 1024)
+    tie = TIES.astype(np.uint32).view(np.float32)[place % 7].astype(np.float64)
+    step = np.where(tie < 2, 0.5, np.where(tie < 4, 1.0, 2.0))
+    exact = (tie - tetrajet_v2_noise(place.shape, seed) * step).astype(np.float32)
+    near = exact.view(np.uint32).astype(np.int64) + place // 7 % 3 - 1 | place // 3 % 2 << 31
+    blocks = np.where(place % 16 == place // 16 % 16, 0x40C00000, near.clip(0)).astype(np.uint32)
+    blocks[:, 5::128] = TOP
+    return blocks
+
+
 def _fixed(fmt: Format) -> Iterator[tuple[str, np.ndarray]]:
     yield "ties under every inner scale", as_float(narrowed(grouped(tied(fmt)), fmt), fmt)
     yield "maxima beside every step of an inner scale", as_float(narrowed(grouped(stepped(fmt)), fmt), fmt)
@@ -106,6 +119,8 @@ def quantize_tetrajet_v2(operation: str, params: Mapping[str, Any]) -> Iterator[
     if params["seed"] is not None:
         for seed in SEEDS:
             yield f"seed {seed}", {"x": as_float(content((9, 1024), fmt, 5), fmt)}, {"seed": seed}
+            if fmt is FP32:
+                yield f"led to ties by seed {seed}", {"x": as_float(led_to_ties(seed), fmt)}, {"seed": seed}
 
 
 def dequantize_tetrajet_v2(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
