@@ -86,7 +86,7 @@ def long_blocks(fmt: Format) -> np.ndarray:
 
 
 def heavy_blocks(fmt: Format) -> np.ndarray:
-    """Fifteen numbers of almost 2 and one that is 0 to 80 binades smaller: sums that need every bit of an accumulator."""
+    """Fifteen numbers of almost 2 and one that is 0 to 80 binades smaller: their sums need every bit of a word."""
     bits = np.full((81, 16), 0x3FFFFFFF, np.uint32)
     place = np.arange(81)
     bits[place, place % 16] = (127 - place) << 23 | 0x10000

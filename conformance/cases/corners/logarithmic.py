@@ -22,8 +22,12 @@ from .pairs import _arrays
 
 Corner = tuple[str, dict[str, np.ndarray]]
 AMAX = (0x42800000, 0x41F00001, 0x7F7FFFFF, 0x00800000, 0x00000021, 0x00000041, 0, 0x80000000, 0xC2555555, 0x7F800000,
-        0x7FC00000, 0x03FFFFFF, 0x04000001, 0x3F9E3779, 0x7E7FFFFF, 0x01800001)  # fmt: skip
-"""Maxima: ordinary, the ends of the range, steps that are subnormal or 0, with a sign, Inf, NaN."""
+        0x7FC00000, 0x03FFFFFF, 0x04000001, 0x3F9E3779, 0x7E7FFFFF, 0x01800001,
+        0x02000010, 0x17955555)  # fmt: skip
+"""Maxima: ordinary, the ends of the range, steps that are subnormal or 0, with a sign, Inf, NaN; last one under which
+a subnormal step has few bits, far apart, and one far below 1 in whose range all numbers are normal."""
+LOWEST = (0x007FFFFF, 0x00800000, 0x00800001, 0x00FFFFFF, 0x3F800000)
+"""The largest subnormal number, normal ones of the least exponent, and 1: quotients at the ends of what is normal."""
 FIELDS = (50, 65, 80, 100, 118, 119, 120, 127, 128, 140, 149, 150, 151, 152, 175, 220)
 """Exponent fields of steps: on both sides of what decides how the least number that is kept is found."""
 SHAPES = ((0, 32), (1, 2), (1, 46), (3, 6), (5, 34), (15, 30), (17, 80), (33, 2), (130, 18), (2, 2062), (1, 7168))
@@ -100,6 +104,10 @@ def luq(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         yield f"beside the levels, maximum {amax:#010x}", _given(bits, fmt, params, amax)
     for field in FIELDS:
         yield f"beside the least, step 2**{field - 127}", _beside_least(fmt, params, field)
+    for first, field in ((0, 1), (1, 128)):
+        bits = np.array([LOWEST[first : first + 4], np.roll(LOWEST[first : first + 4], 1)], np.uint32)
+        amax = field + int(params["divisor"]).bit_length() - 1 << 23
+        yield f"the least normal numbers, step 2**{field - 127}", _given(bits, fmt, params, amax)
     special: np.ndarray = np.array(SPECIALS[fmt], np.uint32) << np.uint32(0 if fmt is FP32 else 16)
     rows = np.resize(special, (8, len(special) + len(special) % 2))
     yield "special values", _given(rows, fmt, params, AMAX[0])
