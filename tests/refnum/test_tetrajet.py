@@ -192,6 +192,7 @@ def test_refusals():
         (ShapeError, lambda: refnum.dequantize_tetrajet(packed, scales, 0)),
         (ScaleError, lambda: refnum.dequantize_tetrajet(packed, scales.astype(np.float32))),
         (ShapeError, lambda: refnum.double_quantise(packed, scales, 1)),
+        (ShapeError, lambda: refnum.double_quantise(*refnum.quantize_tetrajet(x, 0))),
     ]
     for error, call in bad:
         with pytest.raises(error):
