@@ -29,14 +29,18 @@ TARGETS = (
         "model",
         tuple(f"refnum/{name}.py" for name in (
             "rounding", "scales", "casts", "codec", "blocks", "tiles", "recast", "columns", "swiglu", "softfloat",
-            "narrow", "philox", "layouts", "payload", "formats", "arguments",
+            "narrow", "philox", "layouts", "payload", "formats", "arguments", "nvfp4", "nvfp4_codes", "nvfp4_scales",
+            "nvfp4_errors", "division", "hadamard", "exact_sums", "tetrajet", "tetrajet_v2", "logarithmic",
+            "logarithmic_tables", "logarithms", "oscillation", "estimators", "roots", "tensor_core", "product",
+            "product_steps", "updates", "square_roots", "integer", "integer_steps", "llm_quantisers", "exact_means",
         )),
         "model_questions",
         "ask_model",
         tuple(f"tests/refnum/test_{name}.py" for name in (
             "philox", "profiles", "layouts", "softfloat", "payload", "narrow", "published", "swiglu", "inputs",
             "model_edges", "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
-            "codec", "nonsense",
+            "codec", "nonsense", "nvfp4", "hadamard", "tetrajet", "logarithmic", "oscillation", "estimators", "product",
+            "tensor_core", "product_bounds", "updates", "optimisers", "integer", "llm_quantisers",
         )),
     ),
     Target(
