@@ -104,6 +104,10 @@ def int4_affine(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         line = _beside(np.linspace(least, least + 15, 31), 1 if fmt is FP32 else 1 << 16)
         x = _laid(np.concatenate([line[:, 1].reshape(1, -1), line[:1, :1]], axis=1), fmt, 32)
         yield f"fifteen steps from {least:g}", {"x": x}
+    far = _beside(np.ldexp(np.float32(1e-4), np.arange(20, 26)), 1 if fmt is FP32 else 1 << 16).reshape(-1, 1)
+    for sign in (1, -1):
+        x = _laid(np.repeat(far * np.float32(sign), 32, axis=1), fmt, 96)
+        yield f"numbers alike, {sign} by 2^20 to 2^25 of the least scale", {"x": x}
 
 
 efficient_qat = int4_affine
@@ -122,6 +126,9 @@ def int4_keep_two(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]
     tiny[:, :3] = 1
     tiny[:, 2] = [0, 1e-6, 9.5e-7, 1.1e-6, -5e-7, 2.0**-140]
     yield "a third magnitude beside the least scale", {"x": _laid(tiny, fmt, 32)}
+    bare = np.zeros((4, 32))
+    bare[:, 5], bare[0, 9], bare[1, 9], bare[2, 3:30:26] = np.nan, 1, 2.0**-100, [-1, 1]
+    yield "NaN amid zeros", {"x": _laid(bare, fmt, 32)}
 
 
 def llm_qat(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
