@@ -232,6 +232,10 @@ def test_a_weight_in_the_middle_of_its_bin_is_left_alone():
     ]
 
 
+def test_a_period_is_an_int32_by_default():
+    assert refnum.q_ramping(np.zeros(1, np.float32), np.full(1, 3e38, np.float32)).tolist() == [(1 << 31) - 1]
+
+
 def test_the_distance_predicate_equals_the_oracle():
     a, b = words(3000, 5, 8, 0.2), words(3000, 6, 8, 0.2)
     got = refnum.osci_reset_by_distance(a.view(np.float32), b.view(np.float32), 1.5)
@@ -281,6 +285,8 @@ def test_refusals():
         (DtypeError, lambda: refnum.q_ramping(x, x.astype(np.float16))),
         (ArgumentError, lambda: refnum.q_ramping(x, x, 0)),
         (ArgumentError, lambda: refnum.q_ramping(x, x, most=0)),
+        (ArgumentError, lambda: refnum.q_ramping(x, x, most=1 << 31)),
+        (ArgumentError, lambda: refnum.ramping_step(x, count, x, count + np.int32((1 << 31) - 1))),
         (ArgumentError, lambda: refnum.ramping_step(x, count, x, count)),
         (DtypeError, lambda: refnum.ramping_step(x, count.astype(np.float64), x, count + 1)),
         (ShapeError, lambda: refnum.osci_reset(x[:1], packed, scales, outer)),
