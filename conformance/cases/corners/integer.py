@@ -25,6 +25,19 @@ EXPONENTS = (-140, -126, -30, -21, -17, -4, 0, 3, 9, 13, 14, 60, 122)
 SPREADS = (0x3727C5AC, 0x3AC49BA6, 0x48127C00)
 """float32 bits of 1e-5, of 15e-4 and of 15e4: the spreads at which a scale meets its bounds."""
 
+CLOSE = (
+    (0x401A7584, 0x3FA376CE),
+    (0x4013F1CE, 0x3F9C91DE),
+    (0x3FDB7A1E, 0x3F6845CA),
+    (0x3FC196AD, 0x3F4CDFF7),
+    (0x3FD00003, 0x3EC00000),
+    (0x3FD00001, 0x3EC00000),
+    (0x3FD00001, 0x3EC00000, 0x00800000, 0),
+    (0x20020000, 0x1E700000),
+)
+"""float32 bits of tensors: roots of mean squares less than 2^-20 of a step above a tie, means at ties, one of which
+2^-126 raises, and a mean square that is subnormal."""
+
 
 def _laid(values: np.ndarray, fmt: Format, columns: int) -> np.ndarray:
     """Values as rows of so many columns in an input format, bfloat16 by its upper half; filled up with zeros."""
@@ -66,6 +79,11 @@ def sawb(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         spoiled = _content((16, 33), 5, fmt)
         spoiled[::3, ::5] = code
         yield f"{name} amid numbers", {"x": as_float(spoiled, fmt)}
+    for bits in CLOSE:
+        yield (
+            f"{len(bits)} numbers, the first 0x{bits[0]:08X}",
+            {"x": as_float(narrowed(np.array([bits], np.uint32), fmt), fmt)},
+        )
     special: np.ndarray = np.array(SPECIALS[fmt], word(fmt))
     yield "special values", {"x": as_float(np.resize(special, (len(special), len(special))), fmt)}
     bell = np.arange(-200, 201, dtype=np.float64)
