@@ -75,7 +75,8 @@ def plain(x: Any) -> bool:
 
 
 def choice(name: str, value: Any, allowed: Sequence[Any]) -> int:
-    """Return the position of `value` among `allowed`."""
+    """Return the position of `value` among `allowed`; NumPy's integers are integers."""
+    value = int(value) if isinstance(value, np.integer) else value
     for position, one in enumerate(allowed):
         if (type(value) is type(one) or isinstance(value, str)) and value == one:
             return position

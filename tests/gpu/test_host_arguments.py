@@ -297,3 +297,11 @@ def test_scalar_functions_take_any_shape(host, shape):
         host.encode_e4m3(x.astype(np.float64))
     with pytest.raises(DtypeError):
         host.decode_e4m3(x)
+
+
+def test_a_scale_byte_may_be_a_number_of_numpy(host):
+    x = np.full(3, 3.0, np.float32)
+    assert np.array_equal(host.encode_e2m1(x, scale_byte=np.uint8(126)), host.encode_e2m1(x, scale_byte=126))
+    for wrong in (np.bool_(True), np.float32(126), np.int64(-1)):
+        with pytest.raises(ArgumentError):
+            host.encode_e2m1(x, scale_byte=wrong)
