@@ -148,3 +148,8 @@ def words_of_a_key_cut_to_32_bits(x, profile, philox=None):
     if philox is not None and len(philox) > 2:
         philox = (philox[0], philox[1] & 0xFFFFFFFF, *philox[2:])
     return refnum.quantize_mxfp4(x, profile, philox=philox)
+
+
+@kernel("encode_e8m0")
+def words_in_large_letters(x, rounding="up", saturate=False):
+    return refnum.encode_e8m0(x, rounding.lower() if isinstance(rounding, str) else rounding, saturate)

@@ -30,7 +30,7 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "scale": ("mean",), "underflow": ("nearest",), "to": ("fp4",), "tile": ([1, 64], [64, 64], [128, 1], [16, 1]),
     "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",),
     "align": (0, -32, 1.5, 32.0, "32", True, WRAPPED + 32), "tokens": (-1, 40.0, WRAPPED + 40), OUT: ("packed",),
-    "element": ("E4M2", "e2m1"), "scale_byte": (-1, 256 + 127, 127.0, "127", True),
+    "element": ("E4M2",), "scale_byte": (-1, 256 + 127, 127.0, "127", True),
     "group": (0, -32, 48, 32.0, "32", True, WRAPPED + 32), "bits": (1, 9, 4.0, "4", True), "symmetric": (1, "no"),
     "layerwise": (0, "no"),
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
@@ -145,6 +145,9 @@ def _changes(legal: Case) -> Iterator[Change]:
             if any(type(value) is type(one) and value == one for one in right):
                 continue
             yield f"{name}={value}", {}, {name: value}
+        word = str(legal.params.get(name, "")) if name != "input" and right and isinstance(right[0], str) else ""
+        if word.swapcase() != word:
+            yield f"{name} in other letters", {}, {name: word.swapcase()}
     if operation in RAGGED or operation in ROUTED:
         yield from _splits(legal)
     if operation in ROUTED:
