@@ -92,6 +92,6 @@ def another(case: Case, refused: Callable[[str, str, Mapping[str, Any]], object]
     profiles = [*(name for name in alike if row.profiled and name != case.profile), case.profile]
     every = itertools.product(profiles, (*choices[at + 1 :], *choices[: at + 1]))
     profile, params = next((one for one in every if not refused(operation, *one)), (case.profile, choices[at]))
-    base, rows = base_beside(operation, params), len(next(iter(case.inputs.values())))
+    base, (rows, *_) = base_beside(operation, params), (*next(iter(case.inputs.values())).shape, 0)
     tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
     return build(operation, profile, params, {**base, tall: FIRST + STEP * (rows == FIRST)}, 2 * at + 1)
