@@ -154,6 +154,7 @@ def test_occ_takes_indices_by_integers():
     assert refnum.occ(x, (57, 100))[2].ravel().tolist() == [43, 57]
     assert refnum.occ(x[:, :10], (9, 10))[2].ravel().tolist() == [1, 9]
     assert refnum.occ(x, Fraction(1))[2].ravel().tolist() == [0, 99]
+    assert refnum.occ(x)[2].ravel().tolist() == [1, 99]
 
 
 def test_clamped_and_residual_give_x_back():
@@ -179,10 +180,16 @@ def test_scales_equal_the_oracle(rule):
         assert got == [second.vector_scale(vector, rule) for vector in vectors]
 
 
+def test_scales_of_nothing_are_1():
+    nothing = np.zeros((0, 3), np.float32)
+    assert refnum.vector_scales(nothing).shape == (0,)
+    assert refnum.vector_scales(nothing, "channel").tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize(("change", "error"), [
     ({"k": 0}, ArgumentError), ({"k": 17}, ArgumentError), ({"k": 2.5}, ArgumentError), ({"cap": 0}, ArgumentError),
     ({"cap": 0.1}, ArgumentError), ({"cap": float("nan")}, ArgumentError), ({"cap": True}, ArgumentError),
-    ({"cap": 1e300}, ArgumentError), ({"target": "float16"}, ArgumentError), ({"compat": "torch"}, ArgumentError),
+    ({"cap": 3 + 2**-22}, ArgumentError), ({"cap": 3 + 1e-9}, ArgumentError), ({"cap": 1e300}, ArgumentError), ({"target": "float16"}, ArgumentError), ({"compat": "torch"}, ArgumentError),
     ({"x": np.zeros(3)}, DtypeError)])  # fmt: skip
 def test_bad_arguments_of_dge_are_refused(change, error):
     with pytest.raises(error):

@@ -144,7 +144,7 @@ def test_empty_tensors(layerwise):
 
 def test_errors_are_named():
     x, top = np.zeros((2, 4), np.float32), np.ones(1, np.float32)
-    for wrong in (0, 2.0**-101, 2.0**101, -1, np.nan):
+    for wrong in (0, 2.0**-101, 2.0**-100 - 2.0**-124, 2.0**100 + 2.0**77, 2.0**101, -1, np.nan):
         with pytest.raises(ArgumentError, match="maxval holds a number"):
             refnum.llm_fp4(x, np.array([wrong], np.float32))
     with pytest.raises(ShapeError, match=r"allowed are \(1,\) and one for each row, \(2,\)"):

@@ -97,6 +97,9 @@ def test_a_result_is_cut_to_13_bits_of_its_own_significand():
     pairs = [(1.75, 1.75)] * 31 + [(2.0**-4, 2.0**-4)]
     assert one(pairs) == 94.9375  # 94.9375 + 2**-8; the last bit of 64 to 128 is 2**-7
     assert one([(-x, y) for x, y in pairs]) == -94.9375
+    zeros, sums = np.zeros((1, 32), np.uint8), np.array([[0x003FFFFF, 0x80000FFF, 0x800003FF]], np.uint32)
+    found = tensor_core_step(zeros, np.zeros((3, 32), np.uint8), sums.view(np.float32)).view(np.uint32)
+    assert found.tolist() == [[0x003FFC00, 0x80000C00, 0]]  # a subnormal sum keeps multiples of 2**-139
 
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)
