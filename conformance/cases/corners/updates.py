@@ -24,6 +24,9 @@ ZEROS = {
 }
 """Scalars, in the order of `draw.factors`, of which a threshold and a weight of squares are -0 and a norm is NaN."""
 
+EPS = {"adam_apply": 6, "spam_apply": 5, "stable_spam_apply": 10}
+"""Place of eps among the scalars."""
+
 
 def content(shape: tuple[int, int], seed: int) -> np.ndarray:
     """float32 of a shape, neighbours of which differ in every part."""
@@ -58,8 +61,15 @@ def _corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         for row in rows:
             yield f"{label} of every kind, scalars {row}", {**arrays, "factors": factors(operation, row)}
         yield f"{label} of every kind, some scalars -0", {**arrays, "factors": zeros.copy()}
+        bare = zeros.copy()
+        bare[EPS[operation]] = -0.0
+        yield f"{label} of every kind, some scalars and eps -0", {**arrays, "factors": bare}
     for number, shape in enumerate(SHAPES):
         yield f"shape {shape[0]}x{shape[1]}", {**step(shape, 5), "factors": factors(operation, number)}
+    if operation == "stable_spam_apply":
+        faint = factors(operation, 0)
+        faint[3] = 2.0**-149
+        yield "the least norm", {**step((3, 9), 7), "factors": faint}
     for scalar in KINDS:
         for sign in (0, 1 << 31):
             alike = np.full(len(factors(operation, 0)), scalar | np.uint32(sign), np.uint32).view(np.float32)
