@@ -162,7 +162,8 @@ def test_the_mean_over_all_random_bytes_is_the_scaled_number_cut_to_the_lattice(
 
 @pytest.mark.parametrize(("change", "error"), [
     ({"signs": 1 << 16}, ArgumentError), ({"signs": -1}, ArgumentError), ({"signs": True}, ArgumentError),
-    ({"axis": 1}, ArgumentError), ({"axis": True}, ArgumentError), ({"axis": 0.0}, ArgumentError),
+    ({"axis": 1}, ArgumentError), ({"axis": -2}, ArgumentError),
+    ({"axis": True}, ArgumentError), ({"axis": 0.0}, ArgumentError),
     ({"order": "tree"}, ArgumentError), ({"x": np.zeros((2, 24), np.float32)}, ShapeError),
     ({"x": np.zeros(16, np.float32)}, ShapeError), ({"x": np.zeros((2, 16), np.float16)}, DtypeError),
     ({"x": np.zeros((2, 16), np.float64)}, DtypeError)])  # fmt: skip

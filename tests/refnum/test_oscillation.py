@@ -59,6 +59,11 @@ def test_known_noise():
         assert oracle.float_bits(second_v2.noise(12345, place)) == word
 
 
+def test_the_ends_of_shapes_and_seeds_are_taken():
+    assert refnum.tetrajet_v2_noise((1, 4), (1 << 32) - 1).shape == refnum.tetrajet_v2_noise((1, 4), 0).shape == (1, 4)
+    assert refnum.tetrajet_v2_noise(((1 << 31) - 1, 0), 1).shape == ((1 << 31) - 1, 0)
+
+
 def test_the_noise_of_rows_is_that_of_the_whole():
     x = words((2100, 128), 3, 3, 0).view(np.float32)  # more elements than the model takes at once
     noise = bits_of(refnum.tetrajet_v2_noise(x.shape, 77))
@@ -277,6 +282,9 @@ def test_refusals():
         (ShapeError, lambda: refnum.dequantize_tetrajet_v2(packed, scales[:, :2], outer)),
         (DtypeError, lambda: refnum.dequantize_tetrajet_v2(packed, scales, outer.astype(np.float16))),
         (ShapeError, lambda: refnum.tetrajet_v2_noise((2, 6), 1)),
+        (ArgumentError, lambda: refnum.tetrajet_v2_noise((2, 8), 1 << 32)),
+        (ArgumentError, lambda: refnum.tetrajet_v2_noise((1 << 31, 0), 1)),
+        (ArgumentError, lambda: refnum.tetrajet_v2_signs(1 << 32)),
         (ArgumentError, lambda: refnum.tetrajet_v2_signs(1.5)),
         (DtypeError, lambda: refnum.ema_update(y, x)),
         (ArgumentError, lambda: refnum.ema_update(x, x, 1.5)),
