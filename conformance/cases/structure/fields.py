@@ -233,7 +233,7 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     for place, (way, rows) in enumerate(ways):
         if rows > MOST_SPREAD or (amount == "brief" and (place + len(maker.profile)) % BRIEF_SPREAD):
             continue
-        room = max(1, MOST // 2 // min(4, DEAR.get(operation, 1)) // block // rows)
+        room = max(step // block, MOST // 8 // min(4, DEAR.get(operation, 1)) // block // rows)
         residue = place % (step // block) if maker.cutting.axis == COLUMNS else 0
         sizes = [size for size in wide_numbers(operation) if size <= room and (size - residue) * block % step == 0]
         chosen = {dice.choice(sizes) for _ in range(WIDTHS)} if sizes else {1}

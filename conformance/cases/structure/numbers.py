@@ -123,7 +123,7 @@ def few_pairs(operation: str, dice: Random, count: int) -> Pairs:
     found, step, tall, wide = Pairs(), unit(operation), tall_numbers(), wide_numbers(operation)
     narrow = dice.randint(1, 8)
     for rows in dice.sample(tall, min(len(tall), count)):
-        found[rows, narrow] = 1
+        found[rows, max(1, min(narrow, AREA // step // rows))] = 1
     for size in dice.sample(wide, max(1, count // 10)):
         found[dice.randint(1, max(1, min(SMALL[-1], AREA // step // size))), size] = 1
     return _even(operation, found)
