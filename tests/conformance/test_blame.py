@@ -138,8 +138,8 @@ def test_which_probes_are_tried_on_which_cases(monkeypatch):
 
 PLACED = ["new data in place", "padded rows", "rows one element apart", "views at an odd address"]
 LIBRARIES = {
-    "numpy": [*PLACED, "views with gaps", "rows far apart", "two threads at once"],
-    "torch": [*PLACED, "two threads at once"],
+    "numpy": [*PLACED, "views with gaps", "rows far apart", "two threads at once", "two variants at once"],
+    "torch": [*PLACED, "two threads at once", "two variants at once"],
     "cupy": [*PLACED, "views with gaps", "side stream", "graph capture"],
     "torch-cuda": [*PLACED, "side stream", "graph capture"],
     "jax": [],

@@ -36,7 +36,7 @@ from refnum.conformance.commands.fuzz.status import Watcher
 from refnum.conformance.commands.fuzz.worker_process import DIED, GONE, HUNG, KILLED, Event
 from refnum.errors import ArgumentError, FileError
 
-MOST_STRUCTURAL = 1 << 20
+MOST_STRUCTURAL = 1 << 21
 """Elements that no structural case of a small campaign has: rows and columns are drawn by themselves."""
 
 

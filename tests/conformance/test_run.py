@@ -147,8 +147,11 @@ def test_a_mismatch_that_does_not_come_back_is_flaky_not_pass():
 
 
 def test_ctrl_c_leaves_a_valid_partial_report():
+    last = []
+
     def impatient(x, profile):
-        if x.dtype != np.float32:  # the second variant
+        last.append(x.dtype)
+        if len(last) > 2 and np.float32 not in last[-3:]:  # the second variant; before, its calls come one by one
             raise KeyboardInterrupt
         return right(x, profile)
 
@@ -156,7 +159,7 @@ def test_ctrl_c_leaves_a_valid_partial_report():
     final = document.document()
     reports.check(final, "this report")
     assert final["footer"]["status"] == "partial" and "cut short" in final["footer"]["verdict"]
-    assert [row["outcome"] for row in final["results"]] == ["pass", "not-run"]
+    assert [row["outcome"] for row in final["results"]] == ["pass", "not-verified"]
     assert "cut short" in final["results"][1]["words"] and final["footer"]["exit"] == 3
 
 

@@ -13,6 +13,7 @@ from refnum.conformance.cases.case import FORM, Case
 from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import call_golden, golden_like, plain_like, run_golden
+from refnum.conformance.cases.structure.cutting import THE_SAME
 from refnum.conformance.cases.structure.fields import fields
 from refnum.conformance.subjects.arrays import share_memory, to_library, to_numpy, with_gaps
 from refnum.conformance.subjects.calls.call import NO_ROOM, call, other_data
@@ -308,7 +309,7 @@ def test_a_call_that_changes_what_other_code_depends_on_is_told_and_undone(chang
         called = call(subject, given)
     else:
         field = next(fields("decode_e4m3", "HOPPER", {"dtype": "float32"}, "full"))
-        parts = [part for part in field.parts if "out" not in part.form and part.calls == "once"][:2]
+        parts = [part for part in field.parts if "out" not in part.form and part.calls == THE_SAME][:2]
         called = call_parts(subject, field.case, field.cutting, parts, plain_like(field.case))[1]
     assert called.finding == Finding.PROCESS_STATE and words in called.words
     assert not changed(state)

@@ -22,10 +22,11 @@ from .pairs import _arrays
 
 Corner = tuple[str, dict[str, np.ndarray]]
 AMAX = (0x42800000, 0x41F00001, 0x7F7FFFFF, 0x00800000, 0x00000021, 0x00000041, 0, 0x80000000, 0xC2555555, 0x7F800000,
-        0x7FC00000, 0x03FFFFFF, 0x04000001, 0x3F9E3779, 0x7E7FFFFF, 0x01800001,
-        0x02000010, 0x17955555)  # fmt: skip
-"""Maxima: ordinary, the ends of the range, steps that are subnormal or 0, with a sign, Inf, NaN; last one under which
-a subnormal step has few bits, far apart, and one far below 1 in whose range all numbers are normal."""
+        0x7FC00000, 0x03FFFFFF, 0x04000001, 0x3F9E3779, 0x7E7FFFFF, 0x01800001)  # fmt: skip
+"""Maxima: ordinary, the ends of the range, steps that are subnormal or 0, with a sign, Inf, NaN."""
+FAINT = (0x02000010, 0x17955555)
+"""A maximum under which a subnormal step has few bits, far apart, and one far below 1 in whose range all numbers are
+normal."""
 LOWEST = (0x007FFFFF, 0x00800000, 0x00800001, 0x00FFFFFF, 0x3F800000)
 """The largest subnormal number, normal ones of the least exponent, and 1: quotients at the ends of what is normal."""
 FIELDS = (50, 65, 80, 100, 118, 119, 120, 127, 128, 140, 149, 150, 151, 152, 175, 220)
@@ -99,7 +100,7 @@ def _beside_least(fmt: Format, params: Mapping[str, Any], field: int) -> dict[st
 def luq(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Numbers beside the levels under every maximum, specials, patterns, odd shapes, pairs; words on both sides."""
     fmt = target_of(operation, params).input
-    for amax in AMAX:
+    for amax in (*AMAX, *FAINT):
         bits = beside_levels(int(step_of(params, amax)[0]))
         yield f"beside the levels, maximum {amax:#010x}", _given(bits, fmt, params, amax)
     for field in FIELDS:

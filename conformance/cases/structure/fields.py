@@ -73,8 +73,9 @@ SEEN_AGAIN = 1 << 14
 gives `out` hands out no arrays of its own, and rows that are all alike cannot be told apart."""
 CALL_TURNS = (ANOTHER_VARIANT, THE_SAME, OTHER_DATA, REFUSED, OTHER_COLUMNS, ANOTHER_SHAPE, AT_ONCE, ANOTHER_THREAD,
               ANOTHER_VARIANT)  # fmt: skip
-"""How the calls of nine turns are made: each of the eight forms in turn. Large parts, beyond `SEEN_AGAIN`, are called
-behind a small call of another variant in the place of a call as large as theirs."""
+"""How the calls of nine turns are made: each of the eight forms in turn."""
+BEHIND_LARGE = 1 << 16
+"""Elements beyond which a part is called behind a small call of another variant, in the place of one as large."""
 APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
@@ -307,7 +308,7 @@ def _field(
         named, same = _form(maker, case, tables[turn % 8 not in OUT], turn)
         calls = CALL_TURNS[turn % len(CALL_TURNS)]
         calls = OTHER_DATA if calls in unable else calls
-        if calls in BEHIND and rows * size * unit(operation) > SEEN_AGAIN:
+        if calls in BEHIND and rows * size * unit(operation) > BEHIND_LARGE:
             calls = ANOTHER_VARIANT
         made.append(_part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
