@@ -71,18 +71,18 @@ def matmul_bf16(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     a, b = np.zeros((3, k), np.uint16), np.full((2, k), 0x1980, np.uint16)
     a[0, :16], a[1:, 0], a[1, 16:20], a[2, 16:32] = 0x1980, 0x1F80, 0x1A00, 0x1980
     yield "products of 2**-152 and 2**-151, alone and beside a subnormal sum", _bf16(a, b)
-    a, b = np.zeros((8, k), np.uint16), np.full((3, k), 0x1A00, np.uint16)
-    a[:, 3], b[1], b[2] = 0x1980 + np.arange(8) * 0x40, 0x9A00, 0x9A40
-    yield "one product of 2**-151 to 2**-148, of either sign, and zeros", _bf16(a, b)
     a, b = np.full((7, k), 0x3F80, np.uint16), np.full((6, k), 0x3F80, np.uint16)
     a[0, :32], a[1, 1:32:2], a[2, 15], a[3, k - 1], a[4, 0], a[4, 5], a[5, 5] = NAN, NAN, INF, NAN, INF, 0xBF80, 0x7F40
     b[0, :32], b[1, 1:32:2], b[2, 15], b[3, 5], b[4, 0], b[4, 5] = NAN, NAN, INF, 0x7F40, INF, 0xBF80
     yield "whole steps of NaN, the last lane, an infinity beside the largest numbers", _bf16(a, b)
-    for k in (1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 256, 257):
-        if terms_for(order, k) == k:
-            yield f"{k} terms", _bf16(near((4, k), k), near((5, k), k + 1))
+    for terms in (1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 256, 257):
+        if terms_for(order, terms) == terms:
+            yield f"{terms} terms", _bf16(near((4, terms), terms), near((5, terms), terms + 1))
     for rows, columns in SHAPES:
         yield f"{rows} by {columns}", _bf16(near((rows, 192), 1), near((columns, 192), 2))
+    a, b = np.zeros((8, k), np.uint16), np.full((3, k), 0x1A00, np.uint16)
+    a[:, 3], b[1], b[2] = 0x1980 + np.arange(8) * 0x40, 0x9A00, 0x9A40
+    yield "one product of 2**-151 to 2**-148, of either sign, and zeros", _bf16(a, b)
 
 
 def _bf16(a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
