@@ -230,7 +230,7 @@ def test_a_kernel_that_is_wrong_behind_another_call_beside_one_number_of_rows_is
             result[-1:, -1:] = 3
         return result
 
-    tally = asked("decode_e8m0", run, of=lambda rows, columns: rows == 66)
+    tally = asked("decode_e8m0", run, of=lambda rows, columns: rows == 66 and columns < 50)
     assert tally.close() is not Outcome.PASS
     assert f"right by itself, wrong {calls}" in {failure.words for failure in tally.failures}
 
