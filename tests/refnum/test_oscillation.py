@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from fractions import Fraction
 
 import ml_dtypes
@@ -208,6 +209,10 @@ def test_the_edge_predicate_equals_the_oracle(threshold):
         word, product, code = int(bits_of(w)[i, k]), int(factor[i, k // 16]), int(codes[i, k])
         assert second.osci_reset(word, product, code, Fraction(threshold)) == got[i, k]
     assert 0 < got[:3].sum() < got[:3].size
+
+
+def test_the_threshold_of_an_edge_is_that_of_the_clause_by_default():
+    assert inspect.signature(refnum.osci_reset).parameters["threshold"].default == (495, 1000)
 
 
 def test_a_weight_in_the_middle_of_its_bin_is_left_alone():
