@@ -50,4 +50,4 @@ def fold_rows(errors: Array, tall: int) -> Array:
 
 def less(first: Array, second: Array) -> Array:
     """Whether one sum of errors is below another; NaN is below nothing, and nothing is below it."""
-    return (first < second) & (second <= INF) & (first <= INF)
+    return (first < second) & (second <= INF)

@@ -77,7 +77,7 @@ def q_ramping(dist_w: Array, dist_q: Array, alpha: Any = (16, 1), beta: int = 5,
     below = add(walked, np.full_like(walked, _EPSILON))
     quotient = _floor_quotient(above, below)
     # a quotient that is too large for the product is too large for `most` too
-    period = np.minimum(quotient, np.int64(1 << 31)) * np.int64(beta) + np.int64(1)
+    period = quotient * np.int64(beta) + np.int64(1)
     return np.minimum(period, np.int64(most)).astype(np.int32)
 
 
@@ -105,7 +105,8 @@ def ramping_step(total: Array, count: Array, grad: Array, period: Array) -> tupl
     adds nothing to any total. Raises DtypeError, ShapeError, ArgumentError.
     """
     so_far, more = _pair("total", total, "grad", grad)
-    count, period = _counts("count", count, so_far.shape, 0), _counts("period", period, so_far.shape, 1)
+    count = _counts("count", count, so_far.shape, 0, MOST_STEPS - 1)
+    period = _counts("period", period, so_far.shape, 1, MOST_STEPS)
     finite = not bool(((more & _MAGNITUDE) >= INF).any())
     summed = add(so_far, more) if finite else so_far
     steps = count + np.int32(1)
@@ -260,13 +261,13 @@ def _pair(first: str, a: Array, second: str, b: Array, float32: bool = False) ->
     return contiguous(a).view(np.uint32).reshape(a.shape), float32_bits(contiguous(b)).reshape(b.shape)
 
 
-def _counts(name: str, part: Array, shape: tuple[int, ...], least: int) -> Array:
-    """Integers of a shape, from `least` to 2**31 - 2, as int32."""
+def _counts(name: str, part: Array, shape: tuple[int, ...], least: int, most: int) -> Array:
+    """Integers of a shape, from `least` to `most`, as int32."""
     require_array(name, part)
     if part.dtype.kind not in "iu":
         raise DtypeError(f"{name} has dtype {part.dtype}; allowed are integers")
     if tuple(part.shape) != tuple(shape):
         raise ShapeError(f"{name} has shape {tuple(part.shape)}; allowed is that of total, {tuple(shape)}")
-    if part.size and not least <= int(part.min()) <= int(part.max()) < MOST_STEPS:
-        raise ArgumentError(f"{name} holds {int(part.min())} to {int(part.max())}; allowed are {least} to 2**31 - 2")
+    if part.size and not least <= int(part.min()) <= int(part.max()) <= most:
+        raise ArgumentError(f"{name} holds {int(part.min())} to {int(part.max())}; allowed are {least} to {most}")
     return part.astype(np.int32)

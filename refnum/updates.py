@@ -18,8 +18,6 @@ from .square_roots import square_root
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 FORGETS = ("", "before", "after")
-FACTORS = {"adam_apply": 8, "spam_apply": 8, "stable_spam_apply": 12}
-"""Operation -> how many scalars it takes."""
 
 
 def adam_apply(gradient: Array, weight: Array, m: Array, v: Array, factors: Array) -> tuple[Array, Array, Array]:

@@ -176,6 +176,16 @@ def test_steps_equal_the_oracle(odd):
         assert second.ramping_step(*given, finite) == found
 
 
+def test_the_largest_period_is_a_period():
+    """What `q_ramping` gives at most, `ramping_step` takes (N24.10)."""
+    period = refnum.q_ramping(np.zeros(2, np.float32), np.full(2, 1e9, np.float32))
+    assert period.tolist() == [(1 << 31) - 1] * 2
+    count, grad = np.array([(1 << 31) - 2, (1 << 31) - 3], np.int32), np.ones(2, np.float32)
+    total, counted, due, mean = refnum.ramping_step(grad, count, grad, period)
+    assert due.tolist() == [True, False] and counted.tolist() == [0, (1 << 31) - 2]
+    assert total.tolist() == [0, 2] and mean.tolist() == [2.0**-30, 0]
+
+
 def test_a_share_may_be_a_pair():
     x, y = np.array([0.01, 2], np.float32), np.array([3, 33], np.float32)
     assert np.array_equal(refnum.q_ramping(x, y, (1, 3)), refnum.q_ramping(x, y, Fraction(1, 3)))
@@ -299,7 +309,8 @@ def test_refusals():
         (ArgumentError, lambda: refnum.q_ramping(x, x, 0)),
         (ArgumentError, lambda: refnum.q_ramping(x, x, most=0)),
         (ArgumentError, lambda: refnum.q_ramping(x, x, most=1 << 31)),
-        (ArgumentError, lambda: refnum.ramping_step(x, count, x, count + np.int32((1 << 31) - 1))),
+        (ArgumentError, lambda: refnum.ramping_step(x, count + np.int32((1 << 31) - 1), x, count + 1)),
+        (ArgumentError, lambda: refnum.ramping_step(x, count, x, count + np.uint32(1 << 31))),
         (ArgumentError, lambda: refnum.ramping_step(x, count, x, count)),
         (DtypeError, lambda: refnum.ramping_step(x, count.astype(np.float64), x, count + 1)),
         (ShapeError, lambda: refnum.osci_reset(x[:1], packed, scales, outer)),

@@ -208,6 +208,14 @@ def test_one_number_is_as_good_as_an_array(name):
             assert operation(np.uint32(bits)) == operation(np.array([bits], np.uint32))[0]
 
 
+@pytest.mark.parametrize("odd", [0, 1])
+def test_whole_part_of_a_float64_root_is_exact(odd: int) -> None:
+    """All 2^23 squares of an even and of an odd exponent whose roots `square_root` takes in float64."""
+    square = np.arange(1 << 23, 1 << 24, dtype=np.uint64) << np.uint64(28 + odd)
+    root = np.sqrt(square.astype(np.float64)).astype(np.uint64)
+    assert (root * root <= square).all() and ((root + np.uint64(1)) ** np.uint64(2) > square).all()
+
+
 def test_square_roots() -> None:
     """Corners, subnormals, squares of few bits and their neighbours, and one number of each 4,099 of all patterns."""
     short = np.arange(1, 4096, dtype=np.uint32)

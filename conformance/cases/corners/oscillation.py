@@ -96,7 +96,7 @@ def ramping_step(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     yield "sums of every kind, all due", {**whole, **step, "period": np.ones_like(whole["period"])}
     counts = np.array([0, 1, 2, 6, 7, 8, (1 << 24) - 1, 1 << 24, (1 << 24) + 2, (1 << 31) - 3, (1 << 31) - 2], np.int64)
     pairs = np.array([(count, period) for count in counts for period in (1, 2, 3, 7, 8, count, count + 1, count + 2)
-                      if 0 < period < (1 << 31) - 1], np.int32).T  # fmt: skip
+                      if 0 < period < 1 << 31], np.int32).T  # fmt: skip
     for seed in range(2):
         yield f"counts beside periods {seed}", {**counted((1, pairs.shape[1]), seed), "count": pairs[:1].copy(),
                                                 "period": pairs[1:].copy()}  # fmt: skip

@@ -66,6 +66,10 @@ def _ramping_step() -> Iterator[Draft]:
         yield Draft(step, {}, STEPS, f"a gradient of 0x{pattern:08X}")
     yield Draft(corners.counted((5, 33), 7), {}, STEPS, "numbers of many sizes")
     yield Draft(corners.counted((0, 3)), {}, STEPS, "no rows")
+    step = corners.counted((1, 4), 9)
+    step["count"] = np.array([[0, 1, (1 << 31) - 3, (1 << 31) - 2]], np.int32)
+    step["period"] = np.full((1, 4), (1 << 31) - 1, np.int32)
+    yield Draft(step, {}, STEPS, "the largest period")
 
 
 def _osci_reset() -> Iterator[Draft]:
