@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import json
 import os
@@ -27,7 +28,7 @@ from refnum.errors import UnsupportedError
 from tools.mutation import __main__ as entry
 from tools.mutation import python as room
 from tools.mutation.coverage import Coverage, _recorded_here, record, statement
-from tools.mutation.line_trace import Recorder, module_of
+from tools.mutation.line_trace import ROOT, Recorder, module_of
 from tools.mutation.python_operators import OPERATORS, PythonOperator, mutants_of
 from tools.mutation.python_targets import TARGETS
 
@@ -144,6 +145,18 @@ def test_an_import_that_the_change_alone_breaks_is_a_kill(model: room.Modules, w
 def test_an_import_that_breaks_without_the_change_too_is_no_kill(model: room.Modules) -> None:
     found = asked(model, CODEC, model.text(CODEC), broken=True)
     assert found == {"status": SURVIVED, "how": "not judged: ImportError: no scales here"}
+
+
+def test_a_package_is_changed_and_its_modules_stay_what_they_are(model: room.Modules) -> None:
+    def told() -> dict[str, str]:
+        room.with_change(
+            "refnum/__init__.py", (ROOT / "refnum/__init__.py").read_text() + "\n__version__ = 'changed'\n"
+        )
+        package, module = (importlib.import_module(name) for name in ("refnum", "refnum.errors"))
+        return {"version": package.__version__, "module": str(module.ScaleError.__name__)}
+
+    assert module_of("refnum/__init__.py") == "refnum"
+    assert call_forked(told, 60) == {"version": "changed", "module": "ScaleError"}
 
 
 def test_a_test_that_runs_out_of_memory_is_no_kill(tmp_path: Path) -> None:

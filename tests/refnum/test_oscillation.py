@@ -19,6 +19,7 @@ from refnum.errors import ArgumentError, DtypeError, ShapeError
 from refnum.formats import E2M1
 from refnum.oracle import oscillation as second
 from refnum.oracle import tetrajet_v2 as second_v2
+from refnum.oscillation import _number
 from refnum.profiles import HOPPER
 from refnum.tetrajet_v2 import _with_noise, noise_bits, scale_products
 
@@ -284,6 +285,75 @@ def test_channels_are_chosen_as_in_the_oracle(k, share, count):
     norms = (words(k, 3, 4, 0.1) & np.uint32(0x7FFFFFFF)) >> np.uint32(20) << np.uint32(20)  # many are equal
     got = refnum.out_control(norms.view(np.float32), share)
     assert got.tolist() == second.out_control(norms.tolist(), Fraction(share)) and got.sum() == count
+
+
+def test_norms_beside_ties_are_rounded_by_the_exact_root():
+    columns = [
+        ([2.0**24, *[2.0**12] * 2], 2.0**24),  # below (2^24 + 1)^2
+        ([2.0**24, *[2.0**12] * 2, 1], 2.0**24),  # the tie
+        ([2.0**24, *[2.0**12] * 2, 1, 2.0**-40], 2.0**24 + 2),
+        ([2.0**24, *[2.0**12] * 6, 3], 2.0**24 + 4),
+        ([2.0**24, *[2.0**12] * 6, 2], 2.0**24 + 2),
+        ([2.0**-149] * 2, 2.0**-149),
+        ([2.0**-149] * 3, 2.0**-148),
+        ([2.0**-127, 2.0**-149], 2.0**-127),
+        ([2.0**-126, 2.0**-138, 2.0**-138], 2.0**-126),
+        ([2.0**-126, *[2.0**-138] * 2, 2.0**-149], 2.0**-126 + 2.0**-149),
+        ([2.0**127, 2.0**127], float(np.float32(2.0**127.5))),
+        ([float(np.finfo(np.float32).max), 2.0**115], float(np.finfo(np.float32).max)),
+        ([float(np.finfo(np.float32).max), 2.0**116], np.inf),
+    ]
+    x = np.zeros((8, len(columns)), np.float32)
+    for place, (column, _) in enumerate(columns):
+        x[: len(column), place] = column
+    got = refnum.channel_norms(x)
+    assert bits_of(got).tolist() == [second.norm(column) for column in zip(*exact(x), strict=True)]
+    assert got.tolist() == [norm for _, norm in columns]
+
+
+def test_a_number_is_rounded_once_to_float32():
+    small, one = Fraction(1, 1 << 149), Fraction(1)
+    near = [step * unit + more for unit in (small, one, Fraction(1, 1 << 126), Fraction(1 << 100))
+            for step in (Fraction(1, 2), 1, Fraction(3, 2), Fraction(5, 2), Fraction((1 << 25) + 1, 2),
+                         Fraction((1 << 25) + 3, 2), Fraction((1 << 24) - 1, 2), (1 << 24) - 1)
+            for more in (0, unit / 1024, -unit / 1024)]  # fmt: skip
+    top = Fraction(float(np.finfo(np.float32).max))
+    for value in (*near, top, top + Fraction(1 << 102), Fraction(1, 3), Fraction(7, 10)):
+        bits = oracle.float_bits(value)
+        if bits == 0:
+            with pytest.raises(ArgumentError):
+                _number("x", value)
+        else:
+            assert _number("x", value).tolist() == [bits], value
+    for bad in (top + Fraction(1 << 103), Fraction(1 << 128), small / 2):
+        with pytest.raises(ArgumentError):
+            _number("x", bad)
+
+
+def test_a_number_has_the_bounds_of_its_argument():
+    x = np.ones(2, np.float32)
+    for beta in (0, 1, 0.0, Fraction(1), np.float32(1), np.int32(0), (0, 5), (5, 5)):
+        assert refnum.ema_update(x, x, beta).tolist() == [1, 1]
+    for bad in (-1e-9, np.nextafter(1, 2), (6, 5), True, None, np.inf, Fraction(-1, 5), [1, 0]):
+        with pytest.raises(ArgumentError):
+            refnum.ema_update(x, x, bad)
+    assert refnum.q_ramping(x, 320 * x, most=1).tolist() == [1, 1] and refnum.q_ramping(
+        x, 320 * x, most=2
+    ).tolist() == [2, 2]
+
+
+def test_channels_of_every_number_are_chosen_by_value():
+    """Signs, both zeros, infinities and NaN of both signs: of equal ones those with the lower index."""
+    dice = np.random.default_rng(9)
+    special = [0, 1 << 31, 1, (1 << 31) + 1, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00000, 0x7F800001, 0x7F7FFFFF,
+               0xFF7FFFFF, 0x3F800000, 0xBF800000]  # fmt: skip
+    for seed, pool in enumerate((special, special[:2], special[:4], special[4:6], special[6:9], special[10:])):
+        norms = np.random.default_rng(seed).choice(np.array(pool, np.uint32), 640)
+        for share in (Fraction(1, 4), Fraction(1, 2), Fraction(4, 5)):
+            got = refnum.out_control(norms.view(np.float32), share)
+            assert got.tolist() == second.out_control(norms.tolist(), share)
+    zeros = (dice.integers(0, 2, 256, np.uint32) << np.uint32(31)).view(np.float32)
+    assert refnum.out_control(zeros, Fraction(1, 2)).tolist() == [True] * 128 + [False] * 128
 
 
 def test_refusals():

@@ -37,7 +37,7 @@ def loaded_from(file: str) -> str:
 
 def module_of(file: str) -> str:
     """Return the module that a file of the repository is."""
-    return loaded_from(file).removesuffix(".py").replace("/", ".")
+    return loaded_from(file).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 class Recorder:

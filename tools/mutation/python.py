@@ -54,7 +54,8 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Find the one module."""
         if name != self.name:
             return None
-        return importlib.util.spec_from_file_location(name, self.path, loader=self)
+        inside = [str(self.path.parent)] if self.path.name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(name, self.path, loader=self, submodule_search_locations=inside)
 
     def create_module(self, spec: Any) -> None:
         """Take the usual module."""

@@ -33,15 +33,20 @@ TARGETS = (
             "nvfp4_errors", "division", "hadamard", "exact_sums", "tetrajet", "tetrajet_v2", "logarithmic",
             "logarithmic_tables", "logarithms", "oscillation", "estimators", "roots", "tensor_core", "product",
             "product_steps", "updates", "square_roots", "integer", "integer_steps", "llm_quantisers", "exact_means",
+            "optimisers", "schedules", "stable_spam", "gradients", "bounds", "arrays", "interchange", "environment",
+            "errors", "digest", "profiles", "make_silu", "explanation", "steps", "scalar_steps", "nvfp4_explained",
+            "hadamard_explained", "tetrajet_explained", "logarithmic_explained", "estimators_explained", "__init__",
         )),
         "model_questions",
         "ask_model",
-        tuple(f"tests/refnum/test_{name}.py" for name in (
+        ("tests/conformance/test_explain_command.py", "tests/training/test_stable_spam.py", *(
+            f"tests/refnum/test_{name}.py" for name in (
             "philox", "profiles", "layouts", "softfloat", "payload", "narrow", "published", "swiglu", "inputs",
             "model_edges", "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
             "codec", "nonsense", "nvfp4", "hadamard", "tetrajet", "logarithmic", "oscillation", "estimators", "product",
             "tensor_core", "product_bounds", "updates", "optimisers", "integer", "llm_quantisers",
-        )),
+            "array_kinds", "interchange", "explain_further", "explain_products", "captured_products",
+        ))),
     ),
     Target(
         "comparator",
