@@ -12,7 +12,7 @@ import pytest
 import refnum
 from refnum import oracle
 from refnum.errors import ArgumentError, DtypeError, ShapeError
-from refnum.logarithms import _log2_between, log2_bits, power_bits
+from refnum.logarithms import _log2_between, _power_between, log2_bits, power_bits
 from refnum.oracle import llm as second
 
 STRANGE = np.array([0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000], np.uint32)
@@ -52,6 +52,30 @@ def test_logarithms_and_powers_equal_the_oracle():
 def test_an_interval_of_few_digits_holds_the_logarithm():
     low, high = _log2_between(Fraction(0x8FFFFF, 1 << 23), 12)
     assert low <= Fraction(math.log2(0x8FFFFF / (1 << 23))) <= high
+
+
+@pytest.mark.parametrize(("digits", "most"), [(8, 70), (12, 17), (16, 3)])
+def test_intervals_of_few_digits_hold_every_logarithm_and_are_narrow(digits, most):
+    """v**(2**p) lies between 2**found and 2**(found + width), p the digits that are found; `most` are left open."""
+    places = digits // 2
+    open_ = 0
+    for step in range(512):
+        value = 1 + Fraction(step, 512)
+        low, high = _log2_between(value, digits)
+        assert 0 <= low < high and (1 << places) % low.denominator == 0 == (1 << places) % high.denominator
+        power = value ** (1 << places)
+        assert Fraction(2) ** int(low * (1 << places)) <= power <= Fraction(2) ** int(high * (1 << places))
+        open_ += high - low > Fraction(1, 1 << places)
+    assert open_ <= most
+
+
+@pytest.mark.parametrize(("digits", "units"), [(6, 27), (10, 28), (20, 31)])
+def test_intervals_of_few_digits_hold_every_power_and_are_narrow(digits, units):
+    for step in range(64):
+        low, high = _power_between(Fraction(step, 64), digits)
+        assert low**64 <= Fraction(2) ** step <= high**64
+        assert 0 <= high - low <= Fraction(units, 1 << digits) and (high > low or not step)
+        assert (1 << digits) % low.denominator == 0 == (1 << digits) % high.denominator
 
 
 SEEDS = [(seed, spread, odd) for seed, (spread, odd) in enumerate([(1, 0), (4, 0.1), (60, 0.1), (3, 0.9)])]
