@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,7 +13,7 @@ import refnum
 from refnum.errors import ArgumentError, DtypeError, ShapeError
 from refnum.oracle import float_bits, float_value
 from refnum.oracle import optimisers as second
-from refnum.schedules import cosine_factor, rounded_power64
+from refnum.schedules import _cosine, _pi, cosine_factor, rounded_power64
 
 SPAM = {"gap": 5, "warmup": 3, "quiet": 2, "threshold": 50.0}
 STABLE = {"gap": 3, "gammas": (0.7, 0.9), "theta": 0.999}
@@ -127,10 +128,37 @@ def test_points_of_the_cosine():
         assert cosine_factor(place, 150, 0.25) == second.cosine64(place, 150, 0.25)
 
 
+def test_pi_has_the_digits_of_pi():
+    assert _pi() == 0x3_243F6A88_85A308D3_13198A2E_03707344_A4093822_299F31D0_082EFA98_EC4E6C89
+
+
+def test_cosines_of_angles_with_known_roots_are_right_to_ten_units():
+    unit = 1 << 256
+    two, three, five, six = (math.isqrt(number * unit * unit) for number in (2, 3, 5, 6))
+    known = {(1, 3): unit // 2, (1, 4): two // 2, (1, 6): three // 2, (2, 5): (five - unit) // 4,
+             (1, 5): (five + unit) // 4, (1, 12): (six + two) // 4, (5, 12): (six - two) // 4}  # fmt: skip
+    for (place, length), cosine in known.items():
+        for turn in (0, 2 * length, 4 * length):
+            assert abs(_cosine(turn + place, length) - cosine) < 10 > abs(_cosine(turn - place, length) - cosine)
+            assert abs(_cosine(turn + length - place, length) + cosine) < 10
+    for length in (1, 2, 3, 8, 9):
+        assert _cosine(0, length) == unit == -_cosine(length, length) == _cosine(2 * length, length)
+        assert _cosine(length, 2 * length) == 0 == _cosine(3 * length, 2 * length)
+
+
+def test_the_default_of_a_falling_cosine_rises():
+    assert cosine_factor(3, 10) == second.cosine64(3, 10) < cosine_factor(4, 10)
+    assert cosine_factor(0, 7, 0.25) == 1 and cosine_factor(0, 7, 1.0) == cosine_factor(5, 7, 1.0) == 1
+
+
 def test_powers_are_rounded_once():
     for base in (0.9, 0.999, 0.5, 0.95 * 0.75, 0.0, 1e-100, 0.99999):
         for power in (1, 2, 3, 17, 1000, 12345 if base > 0.99 else 60):
             assert rounded_power64(base, power) == float(Fraction(base) ** power)
+    for odd in range(94906267, 94906287, 2):  # squares of 54 bits: ties
+        for base in (odd / 2**27, odd / 2**26, odd / 2**300):
+            assert rounded_power64(base, 2) == float(Fraction(base) ** 2)
+    assert rounded_power64(1.0, 7) == 1 and rounded_power64(1.999, 900) == float(Fraction(1.999) ** 900)
 
 
 def test_the_norm_is_exact():
