@@ -32,6 +32,7 @@ from .cutting import (
     GIVEN,
     OTHER_COLUMNS,
     OTHER_DATA,
+    OTHER_ROWS,
     REFUSED,
     ROWS,
     THE_SAME,
@@ -72,8 +73,10 @@ SEEN_AGAIN = 1 << 14
 """Elements up to which a pair that is asked once, in a form that shows less, is asked in another one too: a call that
 gives `out` hands out no arrays of its own, and rows that are all alike cannot be told apart."""
 CALL_TURNS = (ANOTHER_VARIANT, THE_SAME, OTHER_DATA, REFUSED, OTHER_COLUMNS, ANOTHER_SHAPE, AT_ONCE, ANOTHER_THREAD,
-              ANOTHER_VARIANT)  # fmt: skip
+              OTHER_ROWS)  # fmt: skip
 """How the calls of nine turns are made: each of the eight forms in turn."""
+BRIEF_TURNS = 5
+"""Of so many calls of a variant that is not the first one is made in turn; the others are behind another variant."""
 BEHIND_LARGE = 1 << 16
 """Elements beyond which a part is called behind a small call of another variant, in the place of one as large."""
 APART = 11
@@ -115,20 +118,22 @@ Members = Sequence[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Maker:
-    """What the fields of a variant have in common. every: the tables of `plan.tables`."""
+    """What the fields of a variant have in common. every: the tables of `plan.tables`. brief: whether it is asked so."""
 
     operation: str
     profile: str
     params: Mapping[str, Any]
     cutting: Cutting
     every: tuple[Table, Table, Table]
+    brief: bool = False
 
 
 def fields(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> Iterator[Field]:
     """Yield the fields of a variant, always the same; none at level smoke."""
     if amount == "smoke":
         return
-    maker = Maker(operation, profile, params, cutting(operation, profile, params), tables(operation, profile, params))
+    found, every = cutting(operation, profile, params), tables(operation, profile, params)
+    maker = Maker(operation, profile, params, found, every, amount == "brief")
     salt, number, met = f"{operation} {profile} {sorted(params.items())}", 0, Counter[tuple[bool, int]]()
     for place, (one, way, members) in enumerate(_groups(maker, amount, Random(salt))):
         field = _field(one, way, members, place, Random(f"{salt} {place}"), number, met)
@@ -308,17 +313,20 @@ def _field(
         named, same = _form(maker, case, tables[turn % 8 not in OUT], turn)
         calls = CALL_TURNS[turn % len(CALL_TURNS)]
         calls = OTHER_DATA if calls in unable else calls
-        if calls in BEHIND and rows * size * unit(operation) > BEHIND_LARGE:
+        if (maker.brief and turn % BRIEF_TURNS) or (calls in BEHIND and rows * size * unit(operation) > BEHIND_LARGE):
             calls = ANOTHER_VARIANT
-        made.append(_part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice))
+        part = _part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice)
+        made.append(replace(part, turn=turn if maker.brief else turn // len(CALL_TURNS)))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
 
 def _unable(case: Case, found: Cutting, place: int) -> tuple[str, ...]:
     """Return how no part of a field can be called: behind other columns in the first one, or in another shape."""
-    if found.axis != ROWS:
-        return OTHER_COLUMNS, ANOTHER_SHAPE
-    return (() if place else (OTHER_COLUMNS,)) + (() if one_shape(case, found) else (ANOTHER_SHAPE,))
+    if found.axis == COLUMNS:
+        return OTHER_COLUMNS, OTHER_ROWS, ANOTHER_SHAPE
+    if one_shape(case, found):
+        return ()
+    return (ANOTHER_SHAPE,) if place and found.axis == ROWS else (ANOTHER_SHAPE, OTHER_COLUMNS)
 
 
 def _turns(operation: str, rows: int, size: int, times: int, met: Counter[tuple[bool, int]]) -> Iterator[int]:
