@@ -83,8 +83,9 @@ APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
 """Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
-SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE = 0.12, 6, 0.3
-"""Share of the pairs that a variant with a layout or a key is asked, and turns; share of one that is not cut."""
+SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE, WHOLE_SMALL = 0.12, 6, 0.3, 0.9
+"""Share of the pairs that a variant with a layout or a key is asked, and turns; share of one that is not cut, and that
+of its pairs of small numbers."""
 BRIEF_SPECIAL = 6
 """Of so many brief pairs one is asked of a variant with a layout or a key."""
 MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
@@ -92,6 +93,8 @@ MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
 many one is asked briefly."""
 WIDTHS = 4
 """Numbers of columns beside which each of these fields is asked."""
+FAR_APART, FEW_EXPERTS = 6, {"alike": 24, "ordered": 33}
+"""Of how many fields of balanced, and of ordered, experts one has few rows, and how many, of the most columns."""
 MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
 RANDOM_STEP = 4
@@ -153,7 +156,8 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     operation = maker.operation
     special = len(maker.params) > len(OPERATIONS[operation].defaults())
     turns = SPECIAL_TURNS if special else TURNS
-    numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice, turns)
+    small = WHOLE_SMALL if maker.cutting.axis == WHOLE and not special else 0
+    numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice, turns, small)
     if amount != "brief" and not {IN, OUT_LAYOUT}.isdisjoint(maker.params):
         numbers |= Counter(layout_pairs(operation, maker.params))
     yield from _apart(maker, numbers, {})
@@ -189,7 +193,6 @@ def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row
         large = rows * size * unit(operation) > LARGE
         special = operation not in PRODUCTS and (large or (rows + size) % ORDINARY > 0)
         large = operation not in PRODUCTS and large
-        times = max(times, 2) if axis == WHOLE else times
         for half in (0, 1) if two else (0,):
             share = (times + (rows + size + half) % 2) // 2 if two else times
             if share:
@@ -216,7 +219,7 @@ def _uniform(maker: Maker, dice: Random) -> Iterator[tuple[Maker, Row, Members]]
     given: Row = {name: "given" for name, levels in maker.every[2].items() if "absent" in levels}
     every = [] if maker.operation in PRODUCTS else uniform_levels(maker.operation, maker.profile, maker.params)
     for level in every:
-        numbers = few_pairs(maker.operation, dice, UNIFORM // len(every))
+        numbers = few_pairs(maker.operation, dice, UNIFORM // len(every), maker.cutting.axis == WHOLE)
         yield from _apart(maker, numbers, {**given, "uniform": level})
 
 
@@ -243,6 +246,8 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
         residue = place % (step // block) if maker.cutting.axis == COLUMNS else 0
         sizes = [size for size in wide_numbers(operation) if size <= room and (size - residue) * block % step == 0]
         chosen = {dice.choice(sizes) for _ in range(WIDTHS)} if sizes else {1}
+        if way in ("alike", "ordered") and place % FAR_APART == 0:
+            rows, chosen = FEW_EXPERTS[way], {MOST // block // FEW_EXPERTS[way]}
         chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
         yield (
             maker,

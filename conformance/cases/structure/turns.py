@@ -23,7 +23,7 @@ from ..operation import OPERATIONS
 from .build import build
 from .covering import Level, Row
 from .mixed import form
-from .plan import base_beside, tables
+from .plan import base_beside, tables, uniform_levels
 
 SPECIAL = frozenset({IN, OUT, "random"})
 """Parameters that only some variants have."""
@@ -31,6 +31,8 @@ FIRST, STEP = 35, 2
 """Rows, or elements, of the first pair of calls, and by how many those of the next have more."""
 Refused = Callable[[str, str, Mapping[str, Any]], object]
 """(operation, profile, parameters) -> whether that variant cannot be asked."""
+UNIFORM_OF = 6
+"""Variants that are together asked each element all over, behind another variant."""
 FORMED = 4
 """Calls in forms of their own behind each other value of a parameter; one behind another profile or layout."""
 
@@ -109,6 +111,33 @@ def cases_in_turn(operation: str, profile: str, params: Mapping[str, Any]) -> It
             formed = {**shape, **(form(shape, forms, dice) if turn else {})}
             before = build(operation, name, other, shape, 2 * place)
             yield before, build(operation, profile, params, formed, 2 * place + 1)
+    yield from _uniform_in_turn(operation, profile, params, place + 1)
+
+
+def _uniform_in_turn(
+    operation: str, profile: str, params: Mapping[str, Any], place: int
+) -> Iterator[tuple[Case, Case]]:
+    """Yield pairs of which the second one has an input that is one element all over, some for each variant.
+
+    The first one is of a variant of `far_from`, and has the optional inputs that the second one lacks.
+    """
+    every = [plain(one) for one in OPERATIONS[operation].variants()]
+    if plain(params) not in every or OPERATIONS[operation].family == "product":
+        return
+    apart = far_from(operation, profile, params, lambda _, name, other: (name, *other) != (profile, *params))
+    far = apart or [(profile, params)]
+    own, base = every.index(plain(params)), base_beside(operation, params)
+    step = len(every) // UNIFORM_OF | 1  # odd, as most parameters have two values
+    optional = [name for name, levels in tables(operation, profile, params)[2].items() if "absent" in levels]
+    levels = uniform_levels(operation, profile, params)[own % step :: step]
+    tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
+    for turn, level in enumerate(levels):
+        shape, (_, other) = {**base, tall: FIRST + STEP * (place + turn)}, far[(own + turn) % len(far)]
+        lacks = level.partition(" ")[0] not in optional
+        has, had = (dict.fromkeys(optional, one) for one in (("absent", "given") if lacks else ("given", "absent")))
+        before = build(operation, profile, other, {**shape, **had}, 2 * (place + turn))
+        levels_of = {**shape, **has, "uniform": level, "after": "another variant"}
+        yield before, build(operation, profile, params, levels_of, 2 * (place + turn) + 1)
 
 
 def another(case: Case, refused: Refused) -> Case:

@@ -263,7 +263,7 @@ class Sweep:
         if self.parted:
             self.parted = False
             words = "the same call from another thread at the same time gave something else"
-            return Called((), live, Outcome.MISMATCH, words, Finding.NOT_THREAD_SAFE)
+            return Called(live, live, Outcome.MISMATCH, words, Finding.NOT_THREAD_SAFE)
         if any(was != self.inside[name].bytes for name, was in before.items()):
             return Called((), live, Outcome.MISMATCH, "the call wrote into or around its inputs", Finding.INPUT_MUTATED)
         if outs:
@@ -306,8 +306,10 @@ class Sweep:
                 results.append(self.function(**copies))
             except RefnumError:  # a call that the subject declares not to take
                 pass
-            except BaseException:
+            except Exception:
                 results.append(())
+            except BaseException:  # it ends its own thread
+                pass
 
         ended = in_a_thread(other)
         begun.wait(BEGUN)
