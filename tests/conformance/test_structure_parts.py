@@ -26,6 +26,7 @@ from refnum.conformance.cases.structure.cutting import (
     COLUMNS,
     OTHER_COLUMNS,
     OTHER_DATA,
+    OTHER_ROWS,
     ROWS,
     THE_SAME,
     UNCUT,
@@ -212,6 +213,7 @@ BEFORE = {
     THE_SAME: lambda was, now: was == now,
     OTHER_DATA: lambda was, now: was[:1] + was[2:] == now[:1] + now[2:] and was[1] != now[1],
     OTHER_COLUMNS: lambda was, now: was[0][0] == now[0][0] and was[0][1] != now[0][1],
+    OTHER_ROWS: lambda was, now: was[0] == (now[0][0] // 2, *now[0][1:]),
     ANOTHER_SHAPE: lambda was, now: was[0] != now[0] and math.prod(was[0]) == math.prod(now[0]),
     ANOTHER_VARIANT: lambda was, now: was[2] != now[2],
     ANOTHER_THREAD: lambda was, now: was[3] != now[3],
@@ -410,6 +412,37 @@ def test_two_calls_meet_though_the_other_one_begins_late(monkeypatch):
         return golden("decode_e8m0")(codes, dtype)
 
     assert called_at_once(run, 5).outcome is Outcome.PASS and any(met)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_the_other_one_of_two_calls_at_once_gives_is_looked_at_too(fails):
+    """The one that begins first ends first, and takes with it what a refused call left behind."""
+    right = golden("decode_e8m0")
+
+    def run(codes, dtype="float32"):
+        result = right(codes, dtype)
+        if threading.current_thread() is threading.main_thread():
+            return result
+        if fails:
+            raise RuntimeError("no")
+        return -result
+
+    called = called_at_once(run, 2)
+    assert called.outcome is Outcome.MISMATCH and called.finding == "not-thread-safe"
+
+
+def test_calls_at_once_come_behind_a_refused_call_too():
+    refused, wrong, right = [False], [], golden("decode_e8m0")
+
+    def run(codes, dtype="float32"):
+        meets, refused[0] = refused[0] and threading.active_count() > 1, True
+        result = right(codes, dtype)
+        refused[0] = False
+        wrong.extend([codes.shape] * meets)
+        return result
+
+    asked("decode_e8m0", run, most=400)
+    assert wrong
 
 
 def test_a_call_that_ends_its_own_thread_is_waited_for():

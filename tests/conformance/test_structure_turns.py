@@ -11,7 +11,7 @@ from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, call_golden
 from refnum.conformance.cases.structure.build import build
 from refnum.conformance.cases.structure.plan import base_beside
-from refnum.conformance.cases.structure.turns import FORMED, another, cases_in_turn
+from refnum.conformance.cases.structure.turns import FORMED, another, cases_in_turn, far_from
 from refnum.conformance.commands.check.journal import IN_TURN, again
 from refnum.conformance.subjects.subject import Subject
 
@@ -91,7 +91,7 @@ def test_a_layout_that_a_kernel_does_not_name_is_not_asked_before():
         return refnum.dequantize_mxfp4(packed, scales, dtype)
 
     tally = told("dequantize_mxfp4", run, {"dtype": "float32"})
-    assert tally.calls == 1 + FORMED and not tally.wrong and not tally.unsupported
+    assert tally.calls == 1 + FORMED + len(uniform("dequantize_mxfp4", {"dtype": "float32"})) and not tally.wrong and not tally.unsupported
 
 
 def test_the_call_before_is_not_judged_here():
@@ -161,7 +161,7 @@ def test_a_note_names_the_call_before_or_the_one_behind_it():
 @pytest.mark.parametrize("operation", ["quantize_nvfp4", "permute_pad", "decode_e8m0", "matmul_fp8", "fp8_to_mxfp4"])
 def test_a_call_and_the_one_before_differ_in_one_thing(operation):
     params = next(OPERATIONS[operation].variants())
-    pairs = list(cases_in_turn(operation, "HOPPER", params))
+    pairs = [pair for pair in cases_in_turn(operation, "HOPPER", params) if "uniform" not in pair[1].label]
     row = OPERATIONS[operation]
     more = len(row.layouts) * (len(row.stored_as) - 1) + row.profiled * (len(refnum.PROFILES) - 1)
     alone = sum(len(levels) - 1 for levels in _alone(operation).values())
@@ -170,6 +170,37 @@ def test_a_call_and_the_one_before_differ_in_one_thing(operation):
     for other, case in pairs:
         apart = [name for name in (*params, *row.layouts) if other.params.get(name) != case.params.get(name)]
         assert len(apart) + (other.profile != case.profile) == 1 and "after" in case.label
+
+
+def uniform(operation, params):
+    return [pair for pair in cases_in_turn(operation, "HOPPER", params) if "uniform" in pair[1].label]
+
+
+@pytest.mark.parametrize("operation", ["swiglu_quantize", "quantize_tetrajet", "dequantize_int4"])
+def test_an_input_of_one_element_comes_behind_each_value_of_a_parameter_and_without_an_optional_one(operation):
+    met, lacks = set(), set()
+    for params in OPERATIONS[operation].variants():
+        for before, case in uniform(operation, params):
+            level = case.label.partition("uniform ")[2].partition(",")[0]
+            met |= {(name, str(params[name]), str(before.params[name]), level)
+                    for name in params if params[name] != before.params[name]}  # fmt: skip
+            lacks |= {level} if before.inputs.keys() - case.inputs.keys() else set()
+            assert call_golden(before) and call_golden(case)
+    levels = {level for *_, level in met} | lacks
+    assert len(levels) > 8 and (operation == "quantize_tetrajet" or len(lacks) > 8)
+    for name, values in OPERATIONS[operation].params.items():
+        if len(values) == 2 and name not in OPERATIONS[operation].read_under:
+            assert {(name, str(a), str(b), level) for level in levels for a in values for b in values if a != b} <= met
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_few_variants_have_each_other_value_of_every_parameter(operation):
+    every = list(OPERATIONS[operation].variants())
+    for params in every:
+        far = far_from(operation, "HOPPER", params, lambda *_: False)
+        found = {(name, str(one[name])) for _, one in far for name in params}
+        assert found >= {(name, str(one[name])) for one in every for name in one if one[name] != params[name]}
+        assert all(profile != "HOPPER" or one != params for profile, one in far)
 
 
 def test_each_pair_has_a_shape_of_its_own():

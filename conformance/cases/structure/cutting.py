@@ -54,13 +54,14 @@ class Cutting:
 
 
 REFUSED, AT_ONCE = "after a refusal", "at once"
-THE_SAME, OTHER_DATA, OTHER_COLUMNS = "behind the same", "behind other data", "behind other columns"
+THE_SAME, OTHER_DATA = "behind the same", "behind other data"
+OTHER_COLUMNS, OTHER_ROWS = "behind other columns", "behind other rows"
 ANOTHER_SHAPE, ANOTHER_VARIANT = "behind another shape", "behind another variant"
 ANOTHER_THREAD = "behind another thread"
-BEHIND = (THE_SAME, OTHER_DATA, OTHER_COLUMNS, ANOTHER_SHAPE, ANOTHER_VARIANT, ANOTHER_THREAD)
+BEHIND = (THE_SAME, OTHER_DATA, OTHER_COLUMNS, OTHER_ROWS, ANOTHER_SHAPE, ANOTHER_VARIANT, ANOTHER_THREAD)
 """How a part is called: right behind a call that must be refused, at once with its like, or right behind another call:
-of the same inputs, of other data in their shapes, of as many rows of other columns, of as many elements in another
-shape, of another variant, or of the same from another thread."""
+of the same inputs, of other data in their shapes, of as many rows of other columns, of other rows of as many columns, of
+as many elements in another shape, of another variant, or of the same from another thread."""
 UNCUT = Cutting(WHOLE, {}, {})
 """That of a variant whose answers to parts are no parts of its answer: a case is called in many forms."""
 
@@ -71,6 +72,7 @@ class Part:
 
     first: row or tile. count: rows; 0 for all that follows. row: the levels of its case. form: as in `Case.params`.
     same: every row is the first one, as a storage that repeats rows wants it. calls: what goes before, or at its time.
+    turn: which of several such calls, by the times that the part's number is called so.
     """
 
     first: int
@@ -79,6 +81,7 @@ class Part:
     form: Mapping[str, Level]
     same: bool = False
     calls: str = "once"
+    turn: int = 0
 
     def without_out(self) -> Part:
         """Return the part in a call that gives no `out`."""
@@ -136,11 +139,9 @@ class Field:
 
 
 def one_shape(case: Case, cutting: Cutting) -> bool:
-    """Whether all that is cut of a case's inputs is as large as its elements, so that it has other shapes too."""
-    shape = case.inputs[OPERATIONS[case.operation].inputs[0]].shape
-    return len(shape) == 2 and all(
-        case.inputs[name].shape == shape for name in cutting.inputs.keys() & case.inputs.keys()
-    )
+    """Whether all that is cut of a case's inputs, or all of it, is as large as its elements: it has other shapes too."""
+    shape, cut = case.inputs[OPERATIONS[case.operation].inputs[0]].shape, cutting.inputs.keys() & case.inputs.keys()
+    return len(shape) == 2 and all(case.inputs[name].shape == shape for name in cut or case.inputs)
 
 
 def elements(row: Row) -> int:

@@ -32,6 +32,7 @@ from .cutting import (
     GIVEN,
     OTHER_COLUMNS,
     OTHER_DATA,
+    OTHER_ROWS,
     REFUSED,
     ROWS,
     THE_SAME,
@@ -72,16 +73,19 @@ SEEN_AGAIN = 1 << 14
 """Elements up to which a pair that is asked once, in a form that shows less, is asked in another one too: a call that
 gives `out` hands out no arrays of its own, and rows that are all alike cannot be told apart."""
 CALL_TURNS = (ANOTHER_VARIANT, THE_SAME, OTHER_DATA, REFUSED, OTHER_COLUMNS, ANOTHER_SHAPE, AT_ONCE, ANOTHER_THREAD,
-              ANOTHER_VARIANT)  # fmt: skip
+              OTHER_ROWS)  # fmt: skip
 """How the calls of nine turns are made: each of the eight forms in turn."""
+BRIEF_TURNS = 5
+"""Of so many calls of a variant that is not the first one is made in turn; the others are behind another variant."""
 BEHIND_LARGE = 1 << 16
 """Elements beyond which a part is called behind a small call of another variant, in the place of one as large."""
 APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
 """Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
-SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE = 0.12, 6, 0.3
-"""Share of the pairs that a variant with a layout or a key is asked, and turns; share of one that is not cut."""
+SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE, WHOLE_SMALL = 0.12, 6, 0.3, 0.9
+"""Share of the pairs that a variant with a layout or a key is asked, and turns; share of one that is not cut, and that
+of its pairs of small numbers."""
 BRIEF_SPECIAL = 6
 """Of so many brief pairs one is asked of a variant with a layout or a key."""
 MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
@@ -89,6 +93,8 @@ MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
 many one is asked briefly."""
 WIDTHS = 4
 """Numbers of columns beside which each of these fields is asked."""
+FAR_APART, FEW_EXPERTS = 6, {"alike": 24, "ordered": 33}
+"""Of how many fields of balanced, and of ordered, experts one has few rows, and how many, of the most columns."""
 MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
 RANDOM_STEP = 4
@@ -115,20 +121,22 @@ Members = Sequence[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Maker:
-    """What the fields of a variant have in common. every: the tables of `plan.tables`."""
+    """What the fields of a variant have in common. every: the tables of `plan.tables`. brief: whether it is asked so."""
 
     operation: str
     profile: str
     params: Mapping[str, Any]
     cutting: Cutting
     every: tuple[Table, Table, Table]
+    brief: bool = False
 
 
 def fields(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> Iterator[Field]:
     """Yield the fields of a variant, always the same; none at level smoke."""
     if amount == "smoke":
         return
-    maker = Maker(operation, profile, params, cutting(operation, profile, params), tables(operation, profile, params))
+    found, every = cutting(operation, profile, params), tables(operation, profile, params)
+    maker = Maker(operation, profile, params, found, every, amount == "brief")
     salt, number, met = f"{operation} {profile} {sorted(params.items())}", 0, Counter[tuple[bool, int]]()
     for place, (one, way, members) in enumerate(_groups(maker, amount, Random(salt))):
         field = _field(one, way, members, place, Random(f"{salt} {place}"), number, met)
@@ -148,7 +156,8 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     operation = maker.operation
     special = len(maker.params) > len(OPERATIONS[operation].defaults())
     turns = SPECIAL_TURNS if special else TURNS
-    numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice, turns)
+    small = WHOLE_SMALL if maker.cutting.axis == WHOLE and not special else 0
+    numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice, turns, small)
     if amount != "brief" and not {IN, OUT_LAYOUT}.isdisjoint(maker.params):
         numbers |= Counter(layout_pairs(operation, maker.params))
     yield from _apart(maker, numbers, {})
@@ -184,7 +193,6 @@ def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row
         large = rows * size * unit(operation) > LARGE
         special = operation not in PRODUCTS and (large or (rows + size) % ORDINARY > 0)
         large = operation not in PRODUCTS and large
-        times = max(times, 2) if axis == WHOLE else times
         for half in (0, 1) if two else (0,):
             share = (times + (rows + size + half) % 2) // 2 if two else times
             if share:
@@ -211,7 +219,7 @@ def _uniform(maker: Maker, dice: Random) -> Iterator[tuple[Maker, Row, Members]]
     given: Row = {name: "given" for name, levels in maker.every[2].items() if "absent" in levels}
     every = [] if maker.operation in PRODUCTS else uniform_levels(maker.operation, maker.profile, maker.params)
     for level in every:
-        numbers = few_pairs(maker.operation, dice, UNIFORM // len(every))
+        numbers = few_pairs(maker.operation, dice, UNIFORM // len(every), maker.cutting.axis == WHOLE)
         yield from _apart(maker, numbers, {**given, "uniform": level})
 
 
@@ -238,6 +246,8 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
         residue = place % (step // block) if maker.cutting.axis == COLUMNS else 0
         sizes = [size for size in wide_numbers(operation) if size <= room and (size - residue) * block % step == 0]
         chosen = {dice.choice(sizes) for _ in range(WIDTHS)} if sizes else {1}
+        if way in ("alike", "ordered") and place % FAR_APART == 0:
+            rows, chosen = FEW_EXPERTS[way], {MOST // block // FEW_EXPERTS[way]}
         chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
         yield (
             maker,
@@ -308,17 +318,20 @@ def _field(
         named, same = _form(maker, case, tables[turn % 8 not in OUT], turn)
         calls = CALL_TURNS[turn % len(CALL_TURNS)]
         calls = OTHER_DATA if calls in unable else calls
-        if calls in BEHIND and rows * size * unit(operation) > BEHIND_LARGE:
+        if (maker.brief and turn % BRIEF_TURNS) or (calls in BEHIND and rows * size * unit(operation) > BEHIND_LARGE):
             calls = ANOTHER_VARIANT
-        made.append(_part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice))
+        part = _part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice)
+        made.append(replace(part, turn=turn if maker.brief else turn // len(CALL_TURNS)))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
 
 def _unable(case: Case, found: Cutting, place: int) -> tuple[str, ...]:
     """Return how no part of a field can be called: behind other columns in the first one, or in another shape."""
-    if found.axis != ROWS:
-        return OTHER_COLUMNS, ANOTHER_SHAPE
-    return (() if place else (OTHER_COLUMNS,)) + (() if one_shape(case, found) else (ANOTHER_SHAPE,))
+    if found.axis == COLUMNS:
+        return OTHER_COLUMNS, OTHER_ROWS, ANOTHER_SHAPE
+    if one_shape(case, found):
+        return ()
+    return (ANOTHER_SHAPE,) if place and found.axis == ROWS else (ANOTHER_SHAPE, OTHER_COLUMNS)
 
 
 def _turns(operation: str, rows: int, size: int, times: int, met: Counter[tuple[bool, int]]) -> Iterator[int]:

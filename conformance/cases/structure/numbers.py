@@ -69,17 +69,18 @@ def share_of(operation: str, dear: bool) -> float:
     return share / 2 if share < LEAST_SHARE else 1.0
 
 
-def pairs(operation: str, share: float, dice: Random, turns: int = TURNS) -> Pairs:
+def pairs(operation: str, share: float, dice: Random, turns: int = TURNS, small: float = 0) -> Pairs:
     """Return the pairs that the first variant is asked.
 
     share: of the pairs of singled out numbers. turns: times that each number is asked at least, other residues only
-    where they are all of `TURNS`.
+    where they are all of `TURNS`. small: the least share of pairs of `SMALL` numbers.
     """
     found, step, tall, wide = Pairs(), unit(operation), tall_numbers(), wide_numbers(operation)
     most = int(MOST * min(1, 2 * share))
     for rows in tall:
         for size in wide:
-            if rows * size * step <= most and dice.random() < share / _thinned(rows * size * step):
+            of = max(share, small) if max(rows, size * step) <= SMALL[-1] else share
+            if rows * size * step <= most and dice.random() < of / _thinned(rows * size * step):
                 found[rows, size] = 1
     largest = MOST if share >= FAIR_SHARE else most
     found.update(set(_residues(operation, share, dice)) if turns == TURNS else ())
@@ -118,12 +119,16 @@ def brief_pairs(operation: str, dice: Random, residues: bool = True) -> Pairs:
     return _even(operation, found)
 
 
-def few_pairs(operation: str, dice: Random, count: int) -> Pairs:
-    """Return so many pairs: numbers of rows beside one narrow size, and a tenth of them numbers of columns."""
-    found, step, tall, wide = Pairs(), unit(operation), tall_numbers(), wide_numbers(operation)
-    narrow = dice.randint(1, 8)
+def few_pairs(operation: str, dice: Random, count: int, whole: bool) -> Pairs:
+    """Return so many pairs: numbers of rows, residues among them, and a tenth of them numbers of columns.
+
+    whole: whether each pair is a field of its own, so that rows need not stand beside one narrow size.
+    """
+    found, step, wide = Pairs(), unit(operation), wide_numbers(operation)
+    tall, narrow = (*tall_numbers(), *(rows for rows in RESIDUES if rows < LOW)), dice.randint(1, 8)
     for rows in dice.sample(tall, min(len(tall), count)):
-        found[rows, max(1, min(narrow, AREA // step // rows))] = 1
+        room = max(1, AREA // (8 if whole else 1) // step // rows)
+        found[rows, dice.choice([*wide, *RESIDUES][:room]) if whole and step == 1 else min(narrow, room)] = 1
     for size in dice.sample(wide, max(1, count // 10)):
         found[dice.randint(1, max(1, min(SMALL[-1], AREA // step // size))), size] = 1
     return _even(operation, found)

@@ -1,7 +1,7 @@
 """The call before another one, or in another thread: what a kernel may keep of it must not show in the next.
 
-It is on the same arrays, on other data of their shapes, on other columns, on as many elements in another shape, or of
-another variant. What comes of it is looked at elsewhere: it is a call like any other there.
+It is on the same arrays, on other data of their shapes, on other columns or rows, on as many elements in another shape,
+or of another variant with other optional inputs. What comes of it is looked at elsewhere: it is a call like any other.
 """
 
 from __future__ import annotations
@@ -24,18 +24,23 @@ from ...cases.structure.cutting import (
     ANOTHER_VARIANT,
     BEHIND,
     OTHER_COLUMNS,
+    OTHER_ROWS,
     ROWS,
     THE_SAME,
     Cutting,
     Part,
     step_of,
 )
-from ...cases.structure.turns import cases_beside
+from ...cases.structure.turns import case_beside, far_from, opposite
 from ..subject import Subject, arguments_for
 from .call import other_data
 
+FEW = 3
+"""Other variants below which each stands before a call in both dtypes."""
 KEPT = 3
 """Fields whose columns later ones are called behind."""
+_beside: dict[tuple[Any, ...], tuple[Subject, list[Case]]] = {}
+"""(variant, inputs) -> the latest subject, and cases of the other variants that it has."""
 _fields: list[tuple[Case, Cutting]] = []
 """The latest fields of one variant, no two with as many columns."""
 
@@ -46,7 +51,7 @@ class Company:
     def __init__(self, subject: Subject, case: Case, cutting: Cutting) -> None:
         """Take a field, and keep it for later ones."""
         self.subject, self.cutting = subject, cutting
-        self.others = other_variants(subject, case.operation, case.profile, case.params)
+        self.others = _with_other_inputs(subject, case)
         same = [one for one in _fields if _variant(one[0]) == _variant(case)]
         self.earlier = [one for one in same if _columns(one[0]) != _columns(case)]
         _fields[:] = [*self.earlier[-KEPT:], (case, cutting)]
@@ -59,12 +64,14 @@ class Company:
         if part.calls in (THE_SAME, ANOTHER_THREAD):
             return plain
         if part.calls == ANOTHER_VARIANT and self.others:
-            return self.others[(part.first + part.count + case.elements) % len(self.others)]
+            return self.others[part.turn % len(self.others)]
         found = None
         if part.calls == ANOTHER_SHAPE:
             found = _turned(plain, self.cutting)
+        elif part.calls == OTHER_ROWS:
+            found = _part_of(plain, 0, 1)
         elif part.calls == OTHER_COLUMNS:
-            found = next(self._wider(part), None)
+            found = next(self._wider(part), None) or _part_of(plain, 1, step_of(case.operation))
         return found or other_data(plain)
 
     def keywords(self, case: Case) -> dict[str, Any] | None:
@@ -94,15 +101,59 @@ def _columns(case: Case) -> int:
 
 
 def other_variants(subject: Subject, operation: str, profile: str, params: Mapping[str, Any]) -> list[Case]:
-    """Return a small case of each other variant that a subject has, always the same.
+    """Return a small case of each variant of `far_from` that a subject has, always the same.
 
     params: those that a variant is named by; others are left out.
     """
+    every = _others(subject, operation, profile, params)
+    return [case_beside(operation, *one, {}, place) for place, one in enumerate(every)]
+
+
+def _others(
+    subject: Subject, operation: str, profile: str, params: Mapping[str, Any]
+) -> list[tuple[str, Mapping[str, Any]]]:
     row = OPERATIONS[operation]
     kept = {name: level for name, level in params.items() if name in {*row.params, *row.layouts, "random"}}
     kept |= {"random": "keyed"} if "philox" in params else {}
-    every = cases_beside(operation, profile, kept)
-    return [one for one in every if not subject.refuses(one.operation, one.profile, one.params)]
+    return far_from(operation, profile, kept, subject.refuses)
+
+
+def _with_other_inputs(subject: Subject, case: Case) -> list[Case]:
+    """Return cases of other variants without the optional inputs that a case has, or with those that it lacks.
+
+    Every other one has inputs of another dtype, and where there are few variants each comes both ways.
+    """
+    key = _variant(case), *case.inputs
+    if key in _beside and _beside[key][0] is subject:
+        return _beside[key][1]
+    every = _others(subject, case.operation, case.profile, case.params)
+    given, dtypes = opposite(case)
+    own = {name: level for name, level in case.params.items() if name in OPERATIONS[case.operation].params}
+    if not every and (given or dtypes):
+        every = [(case.profile, own)]
+    laps = (0, 1) if dtypes and len(every) < FEW else (0,)
+    ways = [(place, one, dtypes if (place + lap) % 2 else {}) for lap in laps for place, one in enumerate(every)]
+    if len(_beside) > KEPT:
+        _beside.clear()
+    found = [case_beside(case.operation, *one, {**given, **more}, place) for place, one, more in ways]
+    _beside[key] = subject, found
+    return found
+
+
+def _part_of(case: Case, axis: int, step: int) -> Case | None:
+    """Return a case of half of the rows, or of the columns, where all inputs that have several are cut alike."""
+    shape = case.inputs[OPERATIONS[case.operation].inputs[0]].shape
+    whole = [name for name, array in case.inputs.items() if array.size > 1]
+    count = shape[axis] // step
+    if count < 2 or shape[axis] % step or len(shape) != 2 or any(
+        case.inputs[name].ndim != 2 or case.inputs[name].shape[axis] % count for name in whole
+    ):
+        return None
+    kept = count // 2
+    cut = {name: case.inputs[name] for name in whole}
+    sides = {name: array.shape[axis] // count * kept for name, array in cut.items()}
+    return case.with_inputs({name: array[: sides[name]] if axis == 0 else array[:, : sides[name]]
+                             for name, array in cut.items()})  # fmt: skip
 
 
 def _turned(case: Case, cutting: Cutting) -> Case | None:
@@ -115,5 +166,5 @@ def _turned(case: Case, cutting: Cutting) -> Case | None:
         shape = rows // 2, 2 * columns
     else:
         return None
-    cut = cutting.inputs.keys() & case.inputs.keys()
+    cut = cutting.inputs.keys() & case.inputs.keys() or case.inputs.keys()
     return case.with_inputs({name: np.reshape(case.inputs[name], shape) for name in cut})

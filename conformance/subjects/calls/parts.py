@@ -26,6 +26,7 @@ from ...cases.findings import Finding
 from ...cases.layouts import IN, OUT, stored_inputs, stored_scales
 from ...cases.levels import Outcome
 from ...cases.operation import OPERATIONS, outputs_of, remember_like
+from ...cases.same_bytes import same
 from ...cases.structure.cutting import ANOTHER_THREAD, AT_ONCE, BEHIND, REFUSED, THE_SAME, Cutting, Part
 from ..arrays import same_place
 from ..subject import Subject, arguments_for, declines, takes_out
@@ -201,6 +202,11 @@ def _quietly(
         function(**keywords)
 
 
+def _arrays(result: Any) -> tuple[Any, ...]:
+    """Return the arrays that a call gave."""
+    return tuple(one for one in (result if isinstance(result, tuple | list) else (result,)) if one is not None)
+
+
 def _room(array: np.ndarray) -> Room:
     """Return room for an array or a part of it, in any storage and any dtype."""
     return Room(2 * 8 * array.size + 64 * len(array))
@@ -219,7 +225,7 @@ class Sweep:
         self.company = Company(subject, case, cutting)
         self.inside = {name: _room(array) for name, array in stored_inputs(case).items()}
         self.outside = {name: _room(array) for name, array in self._stored(self.like).items()}
-        self.kept, self.error = False, ""
+        self.kept, self.error, self.parted = False, "", False
         self.given: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def called(self, part: Part) -> Called | None:
@@ -253,7 +259,11 @@ class Sweep:
             return None
         if changed_list(given, self.case.params):
             return None
-        live = tuple(one for one in (result if isinstance(result, tuple | list) else (result,)) if one is not None)
+        live = _arrays(result)
+        if self.parted:
+            self.parted = False
+            words = "the same call from another thread at the same time gave something else"
+            return Called(live, live, Outcome.MISMATCH, words, Finding.NOT_THREAD_SAFE)
         if any(was != self.inside[name].bytes for name, was in before.items()):
             return Called((), live, Outcome.MISMATCH, "the call wrote into or around its inputs", Finding.INPUT_MUTATED)
         if outs:
@@ -269,12 +279,12 @@ class Sweep:
 
         alone: its keywords without `out`, those of the other call.
         """
-        if part.calls == AT_ONCE:
-            return self._at_once(alone, asked)
-        if part.calls == REFUSED:
+        if part.calls == REFUSED or (part.calls == AT_ONCE and part.turn % 2):
             name = OPERATIONS[self.case.operation].inputs[0]
             _quietly(self.function, {**alone, name: np.zeros((2, 2, 2), alone[name].dtype)})
-        elif part.calls == THE_SAME:
+        if part.calls == AT_ONCE:
+            return self._at_once(alone, asked)
+        if part.calls == THE_SAME:
             _quietly(self.function, alone)
         elif part.calls in BEHIND:
             first = self.company.before(part, case)
@@ -288,11 +298,18 @@ class Sweep:
     def _at_once(self, alone: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
         """Return what a call gives while another of the same is under way in another thread."""
         copies = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in alone.items()}
-        begun = threading.Event()
+        begun, results = threading.Event(), list[Any]()
 
         def other() -> None:
             begun.set()
-            _quietly(self.function, copies, BaseException)
+            try:
+                results.append(self.function(**copies))
+            except RefnumError:  # a call that the subject declares not to take
+                pass
+            except Exception:
+                results.append(())
+            except BaseException:  # it ends its own thread
+                pass
 
         ended = in_a_thread(other)
         begun.wait(BEGUN)
@@ -304,6 +321,8 @@ class Sweep:
             ended(0)
             raise
         ended(0)
+        both = [_arrays(one) for one in (*results, result)]
+        self.parted = len(both[0]) != len(both[-1]) or not all(map(same, both[0], both[-1]))
         return result
 
     def _laid(self, case: Case, form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytearray], set[Any]]:

@@ -113,14 +113,14 @@ def cut_head(cutting: Cutting, parts: Sequence[Part]) -> dict[str, Any]:
         "axis": cutting.axis,
         "inputs": dict(cutting.inputs),
         "outputs": dict(cutting.outputs),
-        "parts": [[part.first, part.count, dict(part.form), part.same, part.calls] for part in parts],
+        "parts": [[part.first, part.count, dict(part.form), part.same, part.calls, part.turn] for part in parts],
     }
 
 
 def cut_from(head: Mapping[str, Any]) -> tuple[Cutting, list[Part]]:
     """Return what `cut_head` was given; parts without their levels."""
     inputs, outputs = ({name: (way[0], way[1]) for name, way in head[key].items()} for key in ("inputs", "outputs"))
-    parts = [Part(first, count, {}, form, same, calls) for first, count, form, same, calls in head["parts"]]
+    parts = [Part(first, count, {}, *more) for first, count, *more in head["parts"]]
     return Cutting(head["axis"], inputs, outputs), parts
 
 

@@ -18,20 +18,22 @@ KEPT = 1 << 24
 def memorised(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function whose answers to its last calls are copied from memory; errors are not remembered."""
     known: OrderedDict[bytes, Any] = OrderedDict()
-    lock = threading.Lock()
+    lock, kept = threading.Lock(), 0
 
     @wraps(function)
     def run(**keywords: Any) -> Any:
+        nonlocal kept
         key = _digest(keywords)
         with lock:
             held, result = key in known, known.get(key)
         if not held:
             result = function(**keywords)
         with lock:
+            kept += 0 if key in known else _bytes(result)
             known[key] = result
             known.move_to_end(key)
-            while len(known) > 1 and sum(map(_bytes, known.values())) > KEPT:
-                known.popitem(last=False)
+            while len(known) > 1 and kept > KEPT:
+                kept -= _bytes(known.popitem(last=False)[1])
         return _copy(result)
 
     return run
