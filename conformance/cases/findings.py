@@ -61,6 +61,7 @@ class Finding(StrEnum):
     STREAM = "stream-ignored", Shown.BYTES, "work is not ordered on the caller's stream"
     WAY_BY_SIZE = "way-by-size", Shown.BYTES, "the code path of large data is wrong"
     AFTER_REFUSAL = "wrong-after-refusal", Shown.BYTES, "a call is wrong after one that was refused"
+    AFTER_ANOTHER = "wrong-after-another-call", Shown.BYTES, "a call is wrong right behind another one"
     SPLITS_AS_ARRAY = "splits-as-array", Shown.BYTES, "splits given as an array are read wrongly"
 
     STALE = "stale-output", Shown.LATER_BYTES, "a call answers the earlier data of its storage"

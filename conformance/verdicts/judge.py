@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from refnum.errors import RefnumError
 
 from ..cases.case import Case
 from ..cases.contracts import outside
+from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import run_golden
 from ..subjects.calls.call import Called, call
@@ -27,10 +29,32 @@ Again = Callable[[Case], Called]
 """The call that is judged, made on another case."""
 
 
-def judge(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally: Tally, seconds: float) -> bool | None:
-    """Call a subject on a case, compare, and count; return whether it held at its claim, None if not compared."""
+def judge(
+    subject: Subject,
+    case: Case,
+    golden: Mapping[str, np.ndarray],
+    tally: Tally,
+    seconds: float,
+    before: Case | None = None,
+) -> bool | None:
+    """Call a subject on a case, compare, and count; return whether it held at its claim, None if not compared.
+
+    before: the case that it was called on last, as in `record`.
+    """
     called = called_with_room(subject, case, seconds)
-    return record(called, case, golden, tally, lambda other: call(subject, other, seconds))
+    again = partial(call, subject, seconds=seconds)
+    return record(called, case, golden, tally, again, behind=behind_of(subject, before, seconds))
+
+
+def behind_of(subject: Subject, before: Case | None, seconds: float) -> Again | None:
+    """Return what makes a call right behind a call on another case, if there is one."""
+    return None if before is None else partial(call_behind, subject, before, seconds)
+
+
+def call_behind(subject: Subject, before: Case, seconds: float, case: Case) -> Called:
+    """Call on a case right behind a call on another one."""
+    call(subject, before, seconds)
+    return call(subject, case, seconds)
 
 
 def called_with_room(subject: Subject, case: Case, seconds: float) -> Called:
@@ -49,11 +73,13 @@ def record(
     tally: Tally,
     again: Again | None = None,
     how: str = "",
+    behind: Again | None = None,
 ) -> bool | None:
     """Count one call's result in a tally; return whether it held at the claimed level, None if not compared.
 
     again: makes the call once more, on these inputs, which tells whether a wrong result is determined, or on other data
     of the same shapes, which tells whether a refusal is by content. how: what the call differs by from a plain one.
+    behind: makes it behind the call that went before it, where that one was another variant's.
     """
     if outside(case, tally.outside.contract):
         inform(called, case, golden, tally)
@@ -62,7 +88,7 @@ def record(
         return None
     comparison = compare(case, golden, called.results)
     tally.calls += 1
-    if comparison.level and again is not None and not called.finding and flipped(called, case, tally, again):
+    if comparison.level and again is not None and not called.finding and flipped(called, case, tally, again, behind):
         tally.compared += comparison.compared
         return False
     count(comparison, case, tally)
@@ -95,8 +121,11 @@ def undeclared(called: Called) -> bool:
     return called.outcome is Outcome.UNSUPPORTED and not (called.declared or called.no_room)
 
 
-def flipped(called: Called, case: Case, tally: Tally, again: Again) -> bool:
-    """Whether a call gives other bytes when it is made again, which is counted; only so many are made again."""
+def flipped(called: Called, case: Case, tally: Tally, again: Again, behind: Again | None = None) -> bool:
+    """Whether a call gives other bytes when it is made again, which is counted; only so many are made again.
+
+    behind: as in `record`. Bytes that come again behind the other call, and only there, are no flip.
+    """
     if tally.checked >= CHECKED:
         return False
     tally.checked += 1
@@ -105,6 +134,10 @@ def flipped(called: Called, case: Case, tally: Tally, again: Again) -> bool:
         return False
     if not same_results(*calls):
         calls.append(again(case))  # which of the two is the odd one
+        if behind is not None and same_results(*calls[1:]) and same_results(called, behind(case)):
+            tally.calls += len(calls)
+            tally.fail(Failure(case, NO_LEVEL, "right by itself, wrong behind another variant", Finding.AFTER_ANOTHER))
+            return True
     flips = odd_ones(one for one in calls if one.answered)
     tally.repeat(case, len(calls) - 1, flips)
     return bool(flips)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from refnum.errors import RefnumError
 
 from ..cases.case import Case
 from ..cases.findings import Finding, Shown, found_by
 from ..cases.levels import Outcome
-from ..cases.operation import call_golden, run_golden
+from ..cases.operation import OPERATIONS, call_golden, plain_like, run_golden
 from ..cases.same_bytes import same
-from ..cases.structure.turns import another
+from ..cases.structure.cutting import ANOTHER_VARIANT, BEHIND, UNCUT, Part
+from ..cases.structure.turns import another, others_of
 from ..subjects.calls.at_once import call_at_once, call_beside
 from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded, other_data
 from ..subjects.calls.forced_paths import call_with_array_splits, on_way, takes_arrays
+from ..subjects.calls.forms import form_of
 from ..subjects.calls.in_turn import hold_results, replay_in_place
 from ..subjects.calls.moved import (
     alike,
@@ -22,14 +28,18 @@ from ..subjects.calls.moved import (
     call_on_same_array,
     in_turn_with_each_other,
 )
+from ..subjects.calls.parts import call_parts
 from ..subjects.calls.streams import under_graph
 from ..subjects.subject import Subject
 from .compare import compare
 from .elsewhere import MOVED
+from .judge import call_behind
 from .probes import GRAPH, IN_PLACE, PROBES
 from .repeats import REPEATS
 from .structural import after_refusals
 
+VARIANTS = 32
+"""Calls of other variants behind which a case is called again: each value of a parameter, twice where it may be so."""
 NAMED = found_by(Shown.CALL)
 """Breaches that a call itself names, whichever probe makes it: on a way, into `out`, in other storage, the second time.
 """
@@ -124,6 +134,21 @@ def _one_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]
         yield call_on_same_array(subject, case, seconds)
 
 
+def _behind(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    """Call behind all that the parts of a field are called behind, and behind other variants on data of its shapes."""
+    like, form = plain_like(case), form_of(case)
+    for calls in BEHIND:
+        for turn in range(VARIANTS if calls == ANOTHER_VARIANT else 1):
+            yield from call_parts(subject, case, UNCUT, (Part(0, 0, {}, form, False, calls, turn),), like, seconds)
+    row = OPERATIONS[case.operation]
+    named = {name: level for name, level in case.params.items() if name in {*row.params, *row.layouts}}
+    for profile, params in others_of(case.operation, case.profile, named):
+        before = other_data(replace(case, profile=profile, params={**case.params, **params}))
+        with suppress(RefnumError):  # not every variant takes these inputs
+            run_golden(before)
+            yield call_behind(subject, before, seconds, case)
+
+
 def _every(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
     """Make every call that answers this case and that a probe judges, the last of several too."""
     applies = {probe.name: probe.applies(subject, case.operation) for probe in PROBES}
@@ -157,6 +182,7 @@ _IN_TURN: dict[str, Calls] = {
     Finding.WAY_BY_SIZE: _on_ways,
     Finding.SPLITS_AS_ARRAY: _by_array,
     Finding.AFTER_REFUSAL: after_refusals,
+    Finding.AFTER_ANOTHER: _behind,
     Finding.ONE_ARRAY: _one_array,
 }
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import NO_LEVEL, Outcome
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.subjects.calls.call import Called
@@ -76,6 +77,19 @@ def test_a_wrong_answer_that_does_not_come_back_is_a_flip_and_reaches_no_level(l
     (failure,) = one.failures
     assert failure.words == f"{flips} of 3 calls on the same inputs gave other bytes: the result is not determined"
     assert (failure.level, failure.finding, one.failing) == (NO_LEVEL, "not-deterministic", 1)
+
+
+@pytest.mark.parametrize(("later", "comes_again", "finding"), [
+    ((0, 0), 1, Finding.AFTER_ANOTHER), ((0, 0), 0, Finding.NOT_DETERMINISTIC), ((0, 2), 1, Finding.NOT_DETERMINISTIC),
+])  # fmt: skip
+def test_a_wrong_answer_that_comes_again_behind_another_variant_alone_is_no_flip(later, comes_again, finding):
+    again, behind = Again(*(answer(changed=bits) for bits in later)), Again(answer(changed=comes_again))
+    one = tally()
+    assert record(answer(changed=1), CASE, run_golden(CASE), one, again, behind=behind) is False
+    assert [failure.finding for failure in one.failures] == [finding]
+    assert bool(one.flips) == (finding == Finding.NOT_DETERMINISTIC) and one.close() is (
+        Outcome.FLAKY if one.flips else Outcome.MISMATCH
+    )
 
 
 def test_where_the_second_call_comes_to_no_result_the_first_counts():

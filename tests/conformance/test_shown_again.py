@@ -1,6 +1,7 @@
 """A breach shown once more: which calls are made for each, and which of them is shown; inputs that are one array."""
 
 import itertools
+import threading
 from dataclasses import replace
 
 import ml_dtypes
@@ -12,7 +13,8 @@ from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import call_golden, run_golden
-from refnum.conformance.subjects.calls.call import POISONS, Called
+from refnum.conformance.cases.structure import cutting
+from refnum.conformance.subjects.calls.call import POISONS, Called, call
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts import elsewhere, reproduce
 from refnum.conformance.verdicts.tally import Tally
@@ -86,6 +88,37 @@ def test_a_breach_that_does_not_come_again_shows_the_first_call_of_its_kind():
     _, called = shown(Finding.NOT_WRITTEN, subject(kernel))
     assert called.outcome is Outcome.PASS and not called.live[0].flags.owndata  # it is an `out`
     assert shown(Finding.NOT_WRITTEN, subject(right))[1].live[0].flags.owndata  # a plain call
+
+
+SPOILS = {
+    cutting.THE_SAME: lambda last, x: last.tobytes() == x.tobytes(),
+    cutting.OTHER_DATA: lambda last, x: last.shape == x.shape and last.tobytes() != x.tobytes(),
+    cutting.OTHER_COLUMNS: lambda last, x: last.shape[1] != x.shape[1] and len(last) == len(x),
+    cutting.OTHER_ROWS: lambda last, x: last.shape[1] == x.shape[1] and len(last) != len(x),
+    cutting.ANOTHER_SHAPE: lambda last, x: last.shape != x.shape and last.size == x.size,
+    cutting.ANOTHER_VARIANT: lambda last, x: last.dtype != x.dtype and last.shape[1] > 32,
+}
+"""How a call is made -> whether the call before spoils one in this way."""
+
+
+@pytest.mark.parametrize("calls", cutting.BEHIND)
+def test_a_call_that_another_one_spoils_is_shown_behind_that_one(calls):
+    last = [(threading.get_ident(), np.zeros((1, 32), np.float16))]
+
+    def kernel(x, profile):
+        packed, scales = right(x, profile)
+        (thread, before), here = last.pop(), threading.get_ident()
+        last.append((here, x.copy()))
+        if calls == cutting.ANOTHER_THREAD:
+            spoiled = thread != here
+        else:
+            spoiled = x.dtype == np.float32 and SPOILS[calls](before, x)
+        return packed ^ np.uint8(8 * spoiled), scales
+
+    call(subject(kernel), CASE.with_inputs({"x": np.ones((3, 32), np.float32)}))
+    assert np.array_equal(call(subject(kernel), CASE).results[0], call_golden(CASE)[0])
+    case, called = shown(Finding.AFTER_ANOTHER, subject(kernel))
+    assert case is CASE and np.array_equal(called.results[0] ^ np.uint8(8), call_golden(CASE)[0])
 
 
 def test_out_is_filled_with_the_first_poison():

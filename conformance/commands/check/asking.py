@@ -40,7 +40,7 @@ class Asking(Protocol):
     ) -> Iterator[Subject]:
         """Yield the subjects to judge on a case."""
 
-    def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
+    def one(self, subject: Subject, case: Case, golden: dict[str, Any], before: Case | None = None) -> bool | None:
         """Judge a subject on a case and count it."""
 
     def inside(self, subject: Subject, case: Case, golden: dict[str, Any]) -> tuple[Case, dict[str, Any]] | None:

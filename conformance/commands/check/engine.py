@@ -318,8 +318,10 @@ class Engine:
         """The coverpoints of the case that was judged in the place of one outside of a contract, or of that one."""
         return {name for name, times in count(*self.judged_as).items() if times} if self.judged_as else set()
 
-    def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
+    def one(self, subject: Subject, case: Case, golden: dict[str, Any], before: Case | None = None) -> bool | None:
         """Judge a subject on a case and count it; return whether it held, None if it was not compared.
+
+        before: the case of another variant that it was called on last, where what is left of that call is asked.
 
         A case outside of the subject's contract is called for information, and judged with the elements replaced that
         are outside.
@@ -329,7 +331,7 @@ class Engine:
         self.judged_as = self.inside(subject, case, golden)
         if self.judged_as is None:
             return None
-        return self._timed(subject, partial(judge, case=self.judged_as[0], golden=self.judged_as[1]))
+        return self._timed(subject, partial(judge, case=self.judged_as[0], golden=self.judged_as[1], before=before))
 
     def inform(self, subject: Subject, case: Case, golden: dict[str, Any]) -> None:
         """Call a subject on a case outside of its contract, unless such calls keep failing."""

@@ -55,8 +55,8 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> None:
                 engine.plan.unfit.add((subject.name, behind))
             engine.book.note(subject.name, engine.number)
             if case.params.get(FORM):
-                structure.called_in_form(engine, subject, case, golden)
+                structure.called_in_form(engine, subject, case, golden, other)
             else:
-                engine.one(subject, case, golden)
+                engine.one(subject, case, golden, other)
     for name in filter(late, before):
         engine.tallies[name].left_out.append(f"calls behind another variant beyond {SECONDS} seconds")

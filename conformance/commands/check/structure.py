@@ -24,7 +24,7 @@ from ...cases.structure.plan import CALLS, structure_rows
 from ...subjects.calls.call import Called, call, one_changed
 from ...subjects.calls.company import other_variants
 from ...subjects.subject import Subject, declines
-from ...verdicts.judge import record
+from ...verdicts.judge import behind_of, record
 from ...verdicts.probes import probe
 from ...verdicts.refusals import refusal
 from ...verdicts.structural import ON_HOST, call_at_once, is_asked, lacking, refuses_other
@@ -215,8 +215,13 @@ def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str,
     engine.lost(subject, tally)
 
 
-def called_in_form(engine: Asking, subject: Subject, case: Case, golden: Any) -> tuple[Called | None, bool | None]:
-    """Judge a call in its form; return the call if it was refused, else None, and whether it held."""
+def called_in_form(
+    engine: Asking, subject: Subject, case: Case, golden: Any, before: Case | None = None
+) -> tuple[Called | None, bool | None]:
+    """Judge a call in its form; return the call if it was refused, else None, and whether it held.
+
+    before: as in `Engine.one`.
+    """
     tally = engine.tallies[subject.name]
     inside = engine.inside(subject, case, golden)
     engine.judged_as = inside
@@ -227,7 +232,7 @@ def called_in_form(engine: Asking, subject: Subject, case: Case, golden: Any) ->
     if refusal(called):
         return called, None
     again = partial(call, subject, seconds=engine.plan.seconds)
-    held = record(called, case, golden, tally, again)
+    held = record(called, case, golden, tally, again, behind=behind_of(subject, before, engine.plan.seconds))
     tally.structural += held is not None
     engine.lost(subject, tally)
     return None, held

@@ -37,7 +37,7 @@ ENOUGH = 24
 AGAIN = 16
 """Of so many parts in a form that a subject is known to refuse one is asked in it; all without what is refused."""
 FOUND = {REFUSED: Finding.AFTER_REFUSAL, AT_ONCE: Finding.NOT_THREAD_SAFE,
-         **dict.fromkeys(BEHIND, Finding.NOT_DETERMINISTIC)}  # fmt: skip
+         **dict.fromkeys(BEHIND, Finding.AFTER_ANOTHER)}  # fmt: skip
 """How a part is called -> what is found where it is right by itself, and wrong so whenever it is called so."""
 WAVERS = "refused, and answered when it was called again"
 Judged = Callable[[Subject, Asked, dict[str, Any]], bool]

@@ -74,9 +74,9 @@ class _Watched(Engine):
 
     wrong_at: list[float] = field(default_factory=list)
 
-    def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
+    def one(self, subject: Subject, case: Case, golden: dict[str, Any], before: Case | None = None) -> bool | None:
         """Judge, and remember the first wrong answer."""
-        held = super().one(subject, case, golden)
+        held = super().one(subject, case, golden, before)
         tally = self.tallies[subject.name]
         if not self.wrong_at and (tally.failing or tally.faults):
             self.wrong_at.append(time.monotonic())
