@@ -157,7 +157,8 @@ def _into_out(
         return
     where = f" on the way that larger data takes: {way}" if way else ""
     by_size = bool(way) and right(_guarded(subject, poison, seconds, case, like)(case), case, golden, tally)
-    if _holds_poison(called, like, poison):
+    other = POISONS[poison == POISONS[0]]
+    if _hold_poison((called, _guarded(asked, other, seconds, case, like)(case)), like, (poison, other)):
         words = f"bytes of `out` still hold the poison 0x{poison:02X}{where}: they were never written"
         breach(tally, case, "output-not-written", words, seen)
     elif not by_size:
@@ -277,8 +278,11 @@ PROBES: tuple[Probe, ...] = (
 """In the order they are tried; adding one is one entry."""
 
 
-def _holds_poison(called: Called, like: tuple[np.ndarray, ...], poison: int) -> bool:
-    for result, want in zip(called.results, like, strict=False):
-        if result.nbytes == want.nbytes and ((raw(result) == poison) & (raw(want) != poison)).any():
-            return True
+def _hold_poison(calls: tuple[Called, Called], like: tuple[np.ndarray, ...], poisons: tuple[int, int]) -> bool:
+    """Whether a byte that is to be another one holds the poison of each of two calls: one alone may be what it gave."""
+    for first, second, want in zip(calls[0].results, calls[1].results, like, strict=False):
+        if first.nbytes == second.nbytes == want.nbytes:
+            held = (raw(first) == poisons[0]) & (raw(second) == poisons[1])
+            if (held & (raw(want) != poisons[0])).any():
+                return True
     return False

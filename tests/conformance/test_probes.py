@@ -15,6 +15,7 @@ from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.mismatches.failures import observe_again
 from refnum.conformance.subjects.arrays import with_rows_far_apart
+from refnum.conformance.subjects.calls.call import POISONS
 from refnum.conformance.subjects.calls.in_turn import hold_results
 from refnum.conformance.subjects.isolation import child
 from refnum.conformance.verdicts import probes
@@ -73,6 +74,28 @@ def test_a_result_that_is_not_determined_is_named_and_shown_again():
     assert row["outcome"] == "flaky" and "not-deterministic" in row["findings"]
     shown = next(failure for failure in row["failures"] if failure["finding"] == "not-deterministic")
     assert shown["reproduced"] == "3 of 3"
+
+
+@pytest.mark.parametrize(
+    ("kept", "finding"), [(False, "wrong-into-out"), (True, "output-not-written")], ids=["written", "not written"]
+)
+def test_a_wrong_byte_that_equals_the_poison_was_written(kept, finding):
+    """The last code of `out` is 0xCD, the first poison: because it is left as it was, or because that is written."""
+
+    def quantize_mxfp4(x, profile, out=None):
+        packed, scales = right(x, profile)
+        if out is None:
+            return packed, scales
+        before = out[0][-1:, -1:].copy()
+        for given, one in zip(out, (packed, scales), strict=True):
+            given[...] = one
+        out[0][-1:, -1:] = before if kept else POISONS[0]
+        return out
+
+    case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": np.ones((4, 64), np.float32)})
+    tally = Tally("kernel", case.operation, case.profile, case.params)
+    probes.probe(subject(quantize_mxfp4), case, run_golden(case), tally, 60.0)
+    assert {failure.finding for failure in tally.failures} == {finding}
 
 
 def spoils(when):
