@@ -11,14 +11,13 @@ from refnum.errors import RefnumError
 from ..cases.case import Case
 from ..cases.findings import Finding, Shown, found_by
 from ..cases.levels import Outcome
-from ..cases.operation import OPERATIONS, call_golden, plain_like, run_golden
+from ..cases.operation import OPERATIONS, call_golden, run_golden
 from ..cases.same_bytes import same
-from ..cases.structure.cutting import ANOTHER_VARIANT, BEHIND, UNCUT, Part
+from ..cases.structure.cutting import ANOTHER_VARIANT, BEHIND
 from ..cases.structure.turns import another, others_of
 from ..subjects.calls.at_once import call_at_once, call_beside
 from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded, other_data
 from ..subjects.calls.forced_paths import call_with_array_splits, on_way, takes_arrays
-from ..subjects.calls.forms import form_of
 from ..subjects.calls.in_turn import hold_results, replay_in_place
 from ..subjects.calls.moved import (
     alike,
@@ -28,7 +27,6 @@ from ..subjects.calls.moved import (
     call_on_same_array,
     in_turn_with_each_other,
 )
-from ..subjects.calls.parts import call_parts
 from ..subjects.calls.streams import under_graph
 from ..subjects.subject import Subject
 from .compare import compare
@@ -36,7 +34,7 @@ from .elsewhere import MOVED
 from .judge import call_behind
 from .probes import GRAPH, IN_PLACE, PROBES
 from .repeats import REPEATS
-from .structural import after_refusals
+from .structural import after_refusals, behind
 
 VARIANTS = 32
 """Calls of other variants behind which a case is called again: each value of a parameter, twice where it may be so."""
@@ -136,10 +134,9 @@ def _one_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]
 
 def _behind(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
     """Call behind all that the parts of a field are called behind, and behind other variants on data of its shapes."""
-    like, form = plain_like(case), form_of(case)
     for calls in BEHIND:
         for turn in range(VARIANTS if calls == ANOTHER_VARIANT else 1):
-            yield from call_parts(subject, case, UNCUT, (Part(0, 0, {}, form, False, calls, turn),), like, seconds)
+            yield behind(subject, case, calls, turn, seconds)
     row = OPERATIONS[case.operation]
     named = {name: level for name, level in case.params.items() if name in {*row.params, *row.layouts}}
     for profile, params in others_of(case.operation, case.profile, named):

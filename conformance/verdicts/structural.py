@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,20 @@ from ..cases.contracts import brought_inside
 from ..cases.findings import Finding
 from ..cases.layouts import IN, OUT
 from ..cases.levels import NO_LEVEL
-from ..cases.operation import OPERATIONS
+from ..cases.operation import OPERATIONS, plain_like
 from ..cases.structure.byte_order import swapped
 from ..cases.structure.covering import Row
+from ..cases.structure.cutting import ANOTHER_SHAPE, BEHIND, OTHER_COLUMNS, OTHER_DATA, UNCUT, Part, one_shape
 from ..cases.structure.factors import GROUPED
 from ..cases.structure.illegal import illegal_cases
 from ..cases.structure.levels import Levels, case_of
 from ..subjects.calls.at_once import call_twice_at_once
 from ..subjects.calls.call import Called, call, other_data
+from ..subjects.calls.forms import form_of
+from ..subjects.calls.parts import call_parts
 from ..subjects.subject import Subject, takes, takes_out
 from .blame import compared, mostly, right, to_blame, wrong
-from .judge import called_with_room, record
+from .judge import call_behind, called_with_room, record
 from .outside import Outside
 from .probes import AT_ONCE, probe
 from .refusals import refusal
@@ -165,6 +168,30 @@ def _after_a_refusal(subject: Subject, case: Case, golden: Golden, tally: Tally,
         tally.fail(Failure(case, NO_LEVEL, REFUSED_BEFORE, Finding.AFTER_REFUSAL))
 
 
+def behind(subject: Subject, case: Case, calls: str, turn: int, seconds: float) -> Called:
+    """Call on a case right behind another call. calls, turn: which one, as those of a part of a field."""
+    if calls in (OTHER_COLUMNS, ANOTHER_SHAPE) and not one_shape(case, UNCUT):
+        calls = OTHER_DATA
+    if not all(array.ndim for array in case.inputs.values()):  # parts have axes
+        return call_behind(subject, other_data(case), seconds, case)
+    part = Part(0, 0, {}, form_of(case), False, calls, turn)
+    found = call_parts(subject, case, UNCUT, (part,), plain_like(case), seconds)
+    return found[0] if found else call(subject, case, seconds)
+
+
+def _after_another(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float, calls: str = "") -> None:
+    """Judge the call behind another one; which of several depends on the case's size."""
+
+    def form() -> Called:
+        return behind(subject, case, calls, case.elements, seconds)
+
+    called = form()
+    if wrong(called, compared(called, case, golden, tally, how=calls), tally) and to_blame(
+        subject, case, golden, tally, seconds, form
+    ):
+        tally.fail(Failure(case, NO_LEVEL, f"right by itself, wrong {calls}", Finding.AFTER_ANOTHER))
+
+
 def _probed(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     if not case.params.get(FORM) and case.elements <= MOST_PROBED and all(a.size for a in case.inputs.values()):
         probe(subject, case, golden, tally, seconds)
@@ -175,5 +202,6 @@ _MORE: dict[str, Callable[[Subject, Case, Golden, Tally, float], None]] = {
     "after a refusal": _after_a_refusal,
     "at once": call_at_once,
     "probed": _probed,
+    **{calls: partial(_after_another, calls=calls) for calls in BEHIND},
 }
 """Level of `calls` -> what judges the calls after the first."""

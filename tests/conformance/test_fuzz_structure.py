@@ -63,6 +63,17 @@ def pack_payload(packed, scales):
         payload[-1, -1] ^= np.uint8(1)
     return payload
 """, "wrong-after-refusal"),
+    "behind as many elements in another shape": (
+        "decode_e8m0", """
+last = [()]
+
+def decode_e8m0(codes, dtype="float32"):
+    values = refnum.decode_e8m0(codes, dtype)
+    before, last[0] = last[0], codes.shape
+    if codes.size > 1 and before != codes.shape and np.prod(before) == codes.size:
+        values.view(np.uint8).reshape(-1)[-1] ^= np.uint8(1)
+    return values
+""", "wrong-after-another-call"),
     "what the call before a refused one left": (
         "pack_payload", """
 refused, last = [], []

@@ -13,14 +13,16 @@ from typing import Any
 
 from . import further, grouped
 from .covering import Row, Table
+from .cutting import BEHIND
 from .factors import CAST_SHAPES, CASTS, GROUPED, PRODUCTS, ROUTED
 from .fields import DATA
 from .mixed import columns_of, drawn_shape, form, mixed_rows, sized
 from .mixed import count as drawn_count
 from .plan import DEAR, base_beside, base_row, tables, uniform_levels, within
 
-CALLS = ("once", "twice", "after a refusal", "at once", "once", "probed")
-"""How often a case is called: once, once more, after a call that must be refused, from two threads, in every way."""
+CALLS = ("once", "twice", "after a refusal", "at once", "once", "probed", *BEHIND)
+"""How a case is called: once, once more, after a call that must be refused, from two threads, in every way, and right
+behind each kind of other call."""
 COMBINED, LARGE, STACKED, UNIFORM, FURTHER = 3, 12, 4, 12, 12
 """Of so many rows one has levels of the tables together, one has more elements than the others, one is a product of
 experts where an operation has such products, one has an input that is one element all over, and one has levels that no
