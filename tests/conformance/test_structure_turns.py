@@ -91,7 +91,11 @@ def test_a_layout_that_a_kernel_does_not_name_is_not_asked_before():
         return refnum.dequantize_mxfp4(packed, scales, dtype)
 
     tally = told("dequantize_mxfp4", run, {"dtype": "float32"})
-    assert tally.calls == 1 + FORMED + len(uniform("dequantize_mxfp4", {"dtype": "float32"})) and not tally.wrong and not tally.unsupported
+    assert (
+        tally.calls == 1 + FORMED + len(uniform("dequantize_mxfp4", {"dtype": "float32"}))
+        and not tally.wrong
+        and not tally.unsupported
+    )
 
 
 def test_the_call_before_is_not_judged_here():

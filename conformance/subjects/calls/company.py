@@ -145,8 +145,11 @@ def _part_of(case: Case, axis: int, step: int) -> Case | None:
     shape = case.inputs[OPERATIONS[case.operation].inputs[0]].shape
     whole = [name for name, array in case.inputs.items() if array.size > 1]
     count = shape[axis] // step
-    if count < 2 or shape[axis] % step or len(shape) != 2 or any(
-        case.inputs[name].ndim != 2 or case.inputs[name].shape[axis] % count for name in whole
+    if (
+        count < 2
+        or shape[axis] % step
+        or len(shape) != 2
+        or any(case.inputs[name].ndim != 2 or case.inputs[name].shape[axis] % count for name in whole)
     ):
         return None
     kept = count // 2
