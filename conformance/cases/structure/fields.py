@@ -123,7 +123,7 @@ Members = Sequence[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Maker:
-    """What the fields of a variant have in common. every: the tables of `plan.tables`. brief: whether it is asked so."""
+    """What the fields of a variant have in common. every: the tables of `plan.tables`. brief: how much it is asked."""
 
     operation: str
     profile: str
