@@ -139,7 +139,7 @@ class Field:
 
 
 def one_shape(case: Case, cutting: Cutting) -> bool:
-    """Whether all that is cut of a case's inputs, or all of it, is as large as its elements, so that it has other shapes
+    """Whether all that is cut of a case, or all of it, is as large as its elements, so that it has other shapes
     too."""
     shape, cut = case.inputs[OPERATIONS[case.operation].inputs[0]].shape, cutting.inputs.keys() & case.inputs.keys()
     return len(shape) == 2 and all(case.inputs[name].shape == shape for name in cut or case.inputs)

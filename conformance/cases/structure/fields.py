@@ -95,7 +95,7 @@ MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
 many one is asked briefly."""
 WIDTHS = 4
 """Numbers of columns beside which each of these fields is asked."""
-FAR_APART, FEW_EXPERTS = 6, {"alike": 24, "ordered": 33}
+FAR_APART, FEW_EXPERTS = 7, {"alike": 24, "ordered": 33}
 """Of how many fields of balanced, and of ordered, experts one has few rows, and how many, of the most columns."""
 MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
@@ -249,7 +249,8 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
         sizes = [size for size in wide_numbers(operation) if size <= room and (size - residue) * block % step == 0]
         chosen = {dice.choice(sizes) for _ in range(WIDTHS)} if sizes else {1}
         if way in ("alike", "ordered") and place % FAR_APART == 0:
-            rows, chosen = FEW_EXPERTS[way], {MOST // block // FEW_EXPERTS[way]}
+            rows, most = FEW_EXPERTS[way], MOST // block // FEW_EXPERTS[way]
+            chosen = {most - (most - residue) % (step // block)}
         chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
         yield (
             maker,
