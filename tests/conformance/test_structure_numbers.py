@@ -1,7 +1,7 @@
 """What numbers the parts of fields hold together: each with every storage, order of calls, argument and layout."""
 
 import inspect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import partial
 from itertools import islice
 from random import Random
@@ -13,8 +13,19 @@ from structure_tools import engine_of, golden
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cases.structure.cutting import ANOTHER_SHAPE, cutting
 from refnum.conformance.cases.structure.factors import CASTS, ROUTED
-from refnum.conformance.cases.structure.fields import CALL_TURNS, DATA, Maker, _groups, fields
-from refnum.conformance.cases.structure.numbers import TURNS, brief_pairs, pairs, tall_numbers, wide_numbers
+from refnum.conformance.cases.structure.fields import CALL_TURNS, DATA, OTHERS, Maker, _groups, _turns, fields
+from refnum.conformance.cases.structure.numbers import (
+    ENDS,
+    MOST,
+    RESIDUES,
+    SMALL,
+    TURNS,
+    brief_pairs,
+    few_pairs,
+    pairs,
+    tall_numbers,
+    wide_numbers,
+)
 from refnum.conformance.cases.structure.plan import DEAR, structure_rows, tables
 from refnum.conformance.cases.structure.ragged import drawn
 from refnum.conformance.commands.check import structure, sweep
@@ -56,7 +67,7 @@ def test_every_number_of_columns_meets_every_storage_and_order_of_calls():
     for blocks in wide_numbers("pack_payload"):
         assert storages[32 * blocks] >= {"row gap", "element gap", "transposed", "reversed rows", "broadcast rows"}
         every = {*CALL_TURNS} - {ANOTHER_SHAPE}  # its scales have no other shape
-        assert calls[32 * blocks] == every or (blocks > 128 and len(calls[32 * blocks]) >= len(every) - 1)
+        assert calls[32 * blocks] == every or (blocks > 66 and len(calls[32 * blocks]) >= len(every) - 1)
         assert outs == every
 
 
@@ -135,3 +146,27 @@ def test_more_than_two_to_the_20_elements_are_asked_at_whatever_price(operation)
     variant = next(iter(OPERATIONS[operation].variants()))
     rows = structure_rows(operation, "HOPPER", variant, "full")
     assert any(int(row.get("rows", 0)) * int(row.get("columns", 0)) > 1 << 20 for row in rows)
+
+
+def test_a_dear_operation_is_asked_ends_of_residues_beside_the_most_columns():
+    found = pairs("swiglu_backward", 0.175, Random(0))
+    assert all(any(tall == rows and tall * wide > 0.6 * MOST for tall, wide in found) for rows in ENDS)
+
+
+def test_an_input_of_one_element_stands_beside_residues_of_both_sides():
+    cut, whole = (few_pairs("sawb", Random(0), 200, way) for way in (False, True))
+    assert all({rows for rows, _ in found} & {*RESIDUES} for found in (cut, whole))
+    assert len({wide for _, wide in whole}) > 50 > len({wide for _, wide in cut})
+
+
+def test_what_is_not_cut_is_asked_most_pairs_of_small_numbers():
+    every = (part.row for field in fields("sawb", "HOPPER", {"input": "float32"}, "full") for part in field.parts)
+    met = {(row["rows"], row["columns"]) for row in every if max(row["rows"], row["columns"]) <= SMALL[-1]}
+    assert len(met) > 0.8 * len(SMALL) ** 2
+
+
+def test_a_number_that_was_asked_in_every_form_is_asked_in_those_that_show_most():
+    met = Counter()
+    turns = [list(_turns("decode_e8m0", 66, wide, 1, met)) for wide in range(1, 66)]
+    assert {turn % 8 for of in turns[:TURNS] for turn in of} == {*range(8)}
+    assert all(len(of) == 1 and of[0] % 8 in OTHERS for of in turns[3 * TURNS :])

@@ -60,8 +60,8 @@ ANOTHER_SHAPE, ANOTHER_VARIANT = "behind another shape", "behind another variant
 ANOTHER_THREAD = "behind another thread"
 BEHIND = (THE_SAME, OTHER_DATA, OTHER_COLUMNS, OTHER_ROWS, ANOTHER_SHAPE, ANOTHER_VARIANT, ANOTHER_THREAD)
 """How a part is called: right behind a call that must be refused, at once with its like, or right behind another call:
-of the same inputs, of other data in their shapes, of as many rows of other columns, of other rows of as many columns, of
-as many elements in another shape, of another variant, or of the same from another thread."""
+of the same inputs, of other data in their shapes, of as many rows of other columns, of half of the rows, of as many
+elements in another shape, of another variant, or of the same from another thread."""
 UNCUT = Cutting(WHOLE, {}, {})
 """That of a variant whose answers to parts are no parts of its answer: a case is called in many forms."""
 
@@ -139,7 +139,8 @@ class Field:
 
 
 def one_shape(case: Case, cutting: Cutting) -> bool:
-    """Whether all that is cut of a case's inputs, or all of it, is as large as its elements: it has other shapes too."""
+    """Whether all that is cut of a case, or all of it, is as large as its elements, so that it has other shapes
+    too."""
     shape, cut = case.inputs[OPERATIONS[case.operation].inputs[0]].shape, cutting.inputs.keys() & case.inputs.keys()
     return len(shape) == 2 and all(case.inputs[name].shape == shape for name in cut or case.inputs)
 

@@ -72,6 +72,8 @@ _KINDS = tuple(next(kind for kind in (OUT, SAME, OTHERS) if turn in kind) for tu
 SEEN_AGAIN = 1 << 14
 """Elements up to which a pair that is asked once, in a form that shows less, is asked in another one too: a call that
 gives `out` hands out no arrays of its own, and rows that are all alike cannot be told apart."""
+ENOUGH_TURNS = 3 * TURNS
+"""Turns of a number after which a pair that is asked once is asked in no form that shows less."""
 CALL_TURNS = (ANOTHER_VARIANT, THE_SAME, OTHER_DATA, REFUSED, OTHER_COLUMNS, ANOTHER_SHAPE, AT_ONCE, ANOTHER_THREAD,
               OTHER_ROWS)  # fmt: skip
 """How the calls of nine turns are made: each of the eight forms in turn."""
@@ -83,9 +85,9 @@ APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
 """Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
-SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE, WHOLE_SMALL = 0.12, 6, 0.3, 0.9
+SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE, WHOLE_SMALL, LEAST_SMALL = 0.12, 6, 0.3, 0.85, 0.2
 """Share of the pairs that a variant with a layout or a key is asked, and turns; share of one that is not cut, and that
-of its pairs of small numbers."""
+of its pairs of small numbers; the least share of those of any other."""
 BRIEF_SPECIAL = 6
 """Of so many brief pairs one is asked of a variant with a layout or a key."""
 MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
@@ -93,7 +95,7 @@ MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
 many one is asked briefly."""
 WIDTHS = 4
 """Numbers of columns beside which each of these fields is asked."""
-FAR_APART, FEW_EXPERTS = 6, {"alike": 24, "ordered": 33}
+FAR_APART, FEW_EXPERTS = 7, {"alike": 24, "ordered": 33}
 """Of how many fields of balanced, and of ordered, experts one has few rows, and how many, of the most columns."""
 MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
@@ -121,7 +123,7 @@ Members = Sequence[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Maker:
-    """What the fields of a variant have in common. every: the tables of `plan.tables`. brief: whether it is asked so."""
+    """What the fields of a variant have in common. every: the tables of `plan.tables`. brief: how much it is asked."""
 
     operation: str
     profile: str
@@ -156,7 +158,7 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     operation = maker.operation
     special = len(maker.params) > len(OPERATIONS[operation].defaults())
     turns = SPECIAL_TURNS if special else TURNS
-    small = WHOLE_SMALL if maker.cutting.axis == WHOLE and not special else 0
+    small = 0 if special else WHOLE_SMALL if maker.cutting.axis == WHOLE else LEAST_SMALL
     numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice, turns, small)
     if amount != "brief" and not {IN, OUT_LAYOUT}.isdisjoint(maker.params):
         numbers |= Counter(layout_pairs(operation, maker.params))
@@ -247,7 +249,8 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
         sizes = [size for size in wide_numbers(operation) if size <= room and (size - residue) * block % step == 0]
         chosen = {dice.choice(sizes) for _ in range(WIDTHS)} if sizes else {1}
         if way in ("alike", "ordered") and place % FAR_APART == 0:
-            rows, chosen = FEW_EXPERTS[way], {MOST // block // FEW_EXPERTS[way]}
+            rows, most = FEW_EXPERTS[way], MOST // block // FEW_EXPERTS[way]
+            chosen = {most - (most - residue) % (step // block)}
         chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
         yield (
             maker,
@@ -335,14 +338,19 @@ def _unable(case: Case, found: Cutting, place: int) -> tuple[str, ...]:
 
 
 def _turns(operation: str, rows: int, size: int, times: int, met: Counter[tuple[bool, int]]) -> Iterator[int]:
-    """Yield the turns in which a pair is asked, so many or, where it would be seen less, some more; see `_field`."""
+    """Yield the turns in which a pair is asked, so many or, where it would be seen less, some more; see `_field`.
+
+    A number that was seen in enough turns goes on to one that shows more.
+    """
     rarer, seen = (rows >= size, max(rows, size)), False
     alone = times == 1 and rows * size * unit(operation) <= SEEN_AGAIN and rarer[1] not in _RESIDUES
     while times > 0 or (alone and not seen):
         turn = met[rarer] + APART * rarer[1]
         met[rarer] += 1
-        times, seen = times - 1, turn % 8 in OTHERS
-        yield turn
+        seen = turn % 8 in OTHERS
+        if seen or not alone or met[rarer] <= ENOUGH_TURNS:
+            times -= 1
+            yield turn
 
 
 def _experts(shape: Row) -> int:

@@ -42,6 +42,10 @@ LEAST_SHARE, FAIR_SHARE = 0.7, 0.25
 second on each number still meets the largest number that a case has room for."""
 ODD_TILES = ((9, 12), (17, 24))
 """Blocks of 32 columns that are three tiles of 128, or of 256, whole or with a part."""
+WHOLE_TWICE = 0.1
+"""Share of pairs below which a residue beyond 512 stands as rows or as columns, not as both."""
+ENDS = (17, 18, 24, 25, 31, 32, 33, 34, 47, 48, 49, 63, 64, 65)
+"""Rows beside the most columns of which each operation is asked, beyond one tile: ends and middles of residues."""
 Pairs = Counter[tuple[int, int]]
 """(rows, columns or blocks) -> how often they are asked together."""
 
@@ -154,9 +158,11 @@ def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int,
     count = max(1, round((EACH if loose else EACH - 1) * share))
     for number in RESIDUES:
         room = max(1, min(SMALL[-1], AREA // 4 // number // unit(operation)))
+        thin = loose and share < WHOLE_TWICE and number >= 2 * LOW
         for _ in range(count):
-            yield number, dice.randint(1, room)
-            if loose:
+            if not thin or number % 2:
+                yield number, dice.randint(1, room)
+            if loose and not (thin and number % 2):
                 yield dice.randint(1, room), number
         if LOW <= number < 2 * LOW and not loose:
             yield number, dice.randint(2, 3)
@@ -171,8 +177,11 @@ def _largest(operation: str, most: int) -> Iterator[tuple[int, int]]:
     low = [rows for rows in RESIDUES if rows < LOW]
     for rows, area in (*((rows, most) for rows in tall_numbers()), *((rows, most // 4) for rows in low)):
         yield rows, max((size for size in wide if rows * size * step <= area), default=1)
+    if MOST // 8 < most < MOST:  # of a dear operation
+        yield from ((rows, max(size for size in wide if rows * size * step <= MOST)) for rows in ENDS)
     for size in wide:
-        yield max(1, min(MOST_TALL, most // step // size)), size
+        part = most if most == MOST or size <= SMALL[-1] or size % 32 == 0 or step > 1 else most // 2
+        yield max(1, min(MOST_TALL, part // step // size)), size
 
 
 def _in_turns(found: Pairs, operation: str, turns: int) -> None:

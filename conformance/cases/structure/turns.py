@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
@@ -93,7 +92,8 @@ def _ordinary(operation: str, profile: str, params: str, levels: tuple[tuple[str
 def opposite(case: Case) -> tuple[Row, Row]:
     """Return levels of a call that has the optional inputs which a case lacks, and the other way round; and dtypes."""
     forms, _, shapes = tables(case.operation, case.profile, case.params)
-    has = {name: "absent" if name in case.inputs else "given" for name, levels in shapes.items() if "absent" in levels}
+    optional = [name for name, levels in shapes.items() if "absent" in levels]
+    has: Row = {name: "absent" if name in case.inputs else "given" for name in optional}
     return has, {name: levels[1] for name, levels in forms.items() if name.endswith(".dtype") and len(levels) > 1}
 
 
@@ -133,8 +133,8 @@ def _uniform_in_turn(
     tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
     for turn, level in enumerate(levels):
         shape, (_, other) = {**base, tall: FIRST + STEP * (place + turn)}, far[(own + turn) % len(far)]
-        lacks = level.partition(" ")[0] not in optional
-        has, had = (dict.fromkeys(optional, one) for one in (("absent", "given") if lacks else ("given", "absent")))
+        ways = ("given", "absent") if level.partition(" ")[0] in optional else ("absent", "given")
+        has, had = (Row(dict.fromkeys(optional, way)) for way in ways)
         before = build(operation, profile, other, {**shape, **had}, 2 * (place + turn))
         levels_of = {**shape, **has, "uniform": level, "after": "another variant"}
         yield before, build(operation, profile, params, levels_of, 2 * (place + turn) + 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -100,16 +101,22 @@ def alike(case: Case) -> list[str]:
 @where_it_lives
 def call_on_one_array(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call with matrices that are columns of one array, one behind the other, as `gate` and `up` of one product are."""
-    names = beside_each_other(case)
+    names, arrays = beside_each_other(case), stored_inputs(case)
+    ends = [0, *itertools.accumulate(arrays[name].shape[1] for name in names)]
+    return _call_on_columns(subject, case, seconds, dict(zip(names, map(slice, ends, ends[1:]), strict=False)))
+
+
+def _call_on_columns(subject: Subject, case: Case, seconds: float, columns: Mapping[str, slice]) -> Called:
+    """Call with matrices that are some columns of one array, together all of them."""
 
     def laid() -> dict[str, Any]:
-        arrays, first = stored_inputs(case), 0
+        arrays = stored_inputs(case)
         given = {name: to_library(np.array(array, order="C"), subject.arrays) for name, array in arrays.items()}
-        whole = to_library(np.concatenate([arrays[name] for name in names], axis=1), subject.arrays)
-        for name in names:
-            given[name] = whole[:, first : first + arrays[name].shape[1]]
-            first += arrays[name].shape[1]
-        return given
+        every = np.concatenate([arrays[name] for name in columns], axis=1)
+        for name, place in columns.items():
+            every[:, place] = arrays[name]
+        whole = to_library(every, subject.arrays)
+        return {**given, **{name: whole[:, place] for name, place in columns.items()}}
 
     return call_on(subject, case, laid, seconds)
 
@@ -124,15 +131,8 @@ def in_turn_with_each_other(case: Case) -> list[str]:
 def call_on_columns_in_turn(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call with matrices whose columns stand in one array in turn, as `gate` and `up` of some models do."""
     names = in_turn_with_each_other(case)
-
-    def laid() -> dict[str, Any]:
-        arrays = stored_inputs(case)
-        given = {name: to_library(np.array(array, order="C"), subject.arrays) for name, array in arrays.items()}
-        every = np.stack([arrays[name] for name in names], axis=-1)
-        whole = to_library(every.reshape(len(every), -1), subject.arrays)
-        return {**given, **{name: whole[:, place :: len(names)] for place, name in enumerate(names)}}
-
-    return call_on(subject, case, laid, seconds)
+    columns = {name: slice(place, None, len(names)) for place, name in enumerate(names)}
+    return _call_on_columns(subject, case, seconds, columns)
 
 
 @where_it_lives
