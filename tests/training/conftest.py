@@ -15,8 +15,8 @@ if importlib.util.find_spec("torch") is None:
     collect_ignore = sorted({path.name for path in Path(__file__).parent.glob("test_*.py")} - FREE)
 
 
-@pytest.fixture
-def forked_ranks(monkeypatch):
+@pytest.fixture(scope="module")
+def forked_ranks():
     """Start ranks as forks of a process that has imported torch: each would import it for two seconds and more.
 
     A fork is as much a process. Its parent is the one that it forks from, which ends when this process does.
@@ -27,5 +27,7 @@ def forked_ranks(monkeypatch):
     context = forks()
     multiprocessing.forkserver.ensure_running()
     parent = multiprocessing.forkserver._forkserver._forkserver_pid
-    monkeypatch.setattr(spawn, "processes", types.SimpleNamespace(get_context=lambda method: context))
-    monkeypatch.setattr(spawn, "os", types.SimpleNamespace(**{**vars(os), "getpid": lambda: parent}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spawn, "processes", types.SimpleNamespace(get_context=lambda method: context))
+        patch.setattr(spawn, "os", types.SimpleNamespace(**{**vars(os), "getpid": lambda: parent}))
+        yield
