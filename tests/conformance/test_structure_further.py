@@ -25,7 +25,6 @@ from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.structural import is_asked
 from refnum.profiles import PROFILES
 
-
 remembering = functools.cache(lambda operation: memorised(golden(operation)))
 
 

@@ -22,6 +22,7 @@ def forked_ranks():
     A fork is as much a process. Its parent is the one that it forks from, which ends when this process does.
     """
     from layer_ranks import forks
+
     from refnum.training import spawn
 
     context = forks()
