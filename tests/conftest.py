@@ -43,14 +43,18 @@ def pytest_addoption(parser):
 
 
 DEAREST = (
-    "gpu/test_emulated_launches", "gpu/test_compile", "docs/test_docs_commands", "training/test_train_command",
-    "training/test_judge", "docs/test_docs_links", "conformance/test_mutants_run", "conformance/test_structure",
-    "conformance/test_structure_parts", "gpu/test_columns_orders", "vectors/test_verify", "conformance/test_peers",
-    "refnum/test_model_equals_oracle", "conformance/test_mutants_kernels", "conformance/test_coverpoints",
-    "conformance/test_mutants_python", "test_contributing", "conformance/test_fuzz_parts", "conformance/test_recipes",
-    "conformance/test_init", "training/test_layer_golden", "conformance/test_storage", "conformance/test_plugin",
-    "clean_room/test_clean_room", "conformance/test_door_hostile", "training/test_layer_dispatch",
-    "conformance/test_fuzz_structure", "conformance/test_fuzz_planted", "gpu/test_rotated_codes",
+    "gpu/test_emulated_launches", "gpu/test_compile", "docs/test_docs_commands", "training/test_judge",
+    "gpu/test_columns_orders", "conformance/test_structure_parts", "conformance/test_structure",
+    "conformance/test_structure_further", "docs/test_docs_links", "gpu/test_tetrajet_kernels",
+    "training/test_train_command", "conformance/test_peers", "conformance/test_fuzz_structure",
+    "conformance/test_mutants_run", "refnum/test_model_equals_oracle", "conformance/test_mutants_python",
+    "conformance/test_recipes", "conformance/test_fuzz_parts", "vectors/test_verify",
+    "conformance/test_structure_mixed", "test_contributing", "training/test_witness", "conformance/test_plugin",
+    "training/test_layer_golden", "conformance/test_mutants_kernels", "conformance/test_init",
+    "gpu/test_payload_emulated", "gpu/test_swiglu_emulated", "clean_room/test_clean_room",
+    "conformance/test_coverpoints", "conformance/test_storage", "conformance/test_strangers",
+    "conformance/test_doors", "conformance/test_door_hostile", "conformance/test_fuzz_planted",
+    "conformance/test_shares", "refnum/test_oscillation",
 )  # fmt: skip
 """Files of ten seconds of processor time and more, what they compile included: they start first, so that no process is
 left with one alone."""

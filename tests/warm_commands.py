@@ -55,6 +55,10 @@ class Warm:
         self.process.wait()
 
 
+WARM = Warm()
+"""The one of this process: to import all commands and to judge the controls takes seconds."""
+
+
 def serve():
     """Fork for every line of standard input and tell how the fork ended; return in the fork, to run its command."""
     with open(0, "rb", buffering=0, closefd=False) as lines:

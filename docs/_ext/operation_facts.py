@@ -59,7 +59,7 @@ def _texts(folder: str, suffixes: tuple[str, ...]) -> dict[str, str]:
 def mentions(name: str, folder: str, suffixes: tuple[str, ...]) -> list[str]:
     """Return the files under a folder whose text holds the name as a whole word."""
     word = re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9_])")
-    return [path for path, text in _texts(folder, suffixes).items() if word.search(text)]
+    return [path for path, text in _texts(folder, suffixes).items() if name in text and word.search(text)]
 
 
 def kernels(name: str) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from typer.testing import CliRunner
-from warm_commands import Warm
+from warm_commands import WARM
 
 from refnum.conformance.cli import app
 from refnum.conformance.subjects.loading import discover
@@ -57,9 +57,6 @@ def apart(module, *words, folder, timeout=120.0, **settings):
         text=True,
         timeout=timeout,
     )
-
-
-WARM = Warm()
 
 
 def command(*words, folder, timeout=120.0, **settings):

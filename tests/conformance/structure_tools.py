@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import pytest
+
 import refnum
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.commands.check import structure
 from refnum.conformance.commands.check.engine import Engine
 from refnum.conformance.commands.check.journal import Journal
 from refnum.conformance.commands.check.plan import Plan, Progress, Variant, new_tally
@@ -30,18 +35,23 @@ def engine_of(subject: Subject, operation: str, params=None, profile="HOPPER", q
     return Engine(plan, item, {subject.name: tally}, report, Progress(step=step), Journal(None))
 
 
-def verdict(operation, function, params=None, profile="HOPPER", **more):
-    """Return the tally of a function judged on structure alone."""
+def verdict(operation, function, params=None, profile="HOPPER", rows=None, **more):
+    """Return the tally of a function judged on structure alone. rows: of the rows of levels, which are asked."""
     subject = Subject("k", {operation: function}, **more)
     engine = engine_of(subject, operation, params, profile)
-    try:
+    every = structure.structure_cases
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Found):
+        if rows is not None:
+            patch.setattr(structure, "structure_cases", lambda *key: every(*key[:-1], both(rows, key[-1])))
         engine.refusals({"k"})
         engine.structural()
-    except Found:
-        pass
     tally = engine.tallies["k"]
     tally.close()
     return tally
+
+
+def both(one, other):
+    return lambda row: one(row) and other(row)
 
 
 def caught(operation, function, **more) -> bool:

@@ -57,16 +57,18 @@ def pairs():
     return {(part.row["rows"], part.row["columns"]) for field in every() for part in field.parts}
 
 
-def asked(operation, function, params=None, most=None, of=None, **more):
+def asked(operation, function, params=None, most=None, of=None, having=None, **more):
     """Return the tally of a function judged on the first fields of an operation.
 
-    of: judged on all fields of `decode_e8m0` that are as wide as some pairs of rows and columns instead.
+    of: judged on all fields of `decode_e8m0` that are as wide as some pairs of rows and columns instead. having: on
+    those of `decode_e8m0` whose rows have a level of this name.
     """
     subject = Subject("k", {operation: function}, **more) if callable(function) else function
     engine = engine_of(subject, operation, params, quick=False)
     key = operation, "HOPPER", params or OPERATIONS[operation].defaults()
     wide = {columns for rows, columns in pairs() if of(rows, columns)} if of else ()
     chosen = [one for one in every() if one.case.inputs["codes"].shape[1] in wide] if of else fields(*key, "full")
+    chosen = [one for one in every() if having in one.parts[0].row] if having else chosen
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "fields", lambda *_: itertools.islice(chosen, most))
         judged = functools.partial(structure._judge, engine)
@@ -246,7 +248,8 @@ def test_a_kernel_that_is_wrong_where_all_elements_are_one_beside_a_residue_of_r
             result[-1:, -1:] = 3
         return result
 
-    assert asked("decode_e8m0", run).close() is not Outcome.PASS
+    assert asked("decode_e8m0", run, having="uniform").close() is not Outcome.PASS
+    assert asked("decode_e8m0", right, having="uniform").close() is Outcome.PASS
 
 
 def test_experts_of_more_and_more_rows_stand_beside_every_residue_of_columns():

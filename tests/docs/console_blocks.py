@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from warm_commands import Warm
+from warm_commands import WARM
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(
@@ -58,7 +58,6 @@ def blocks(text):
     return found
 
 
-WARM = Warm()
 _checked = {}
 """What checks of the examples printed, by their options: several pages show parts of one run."""
 

@@ -61,9 +61,16 @@ def step(case: Case, rank: int, witness: Any = None) -> dict[str, Any]:
     return {**layer.record, **{name: one.detach() for name, one in found.items()}, "dw2": layer.w2.grad}
 
 
+def forks() -> Any:
+    """Return what starts processes as forks of one, which has imported what ranks do, for all tests."""
+    ours = [f"refnum.training.{name}" for name in ("judge", "layer", "loop")]
+    multiprocessing.set_forkserver_preload([*ours, "torch.distributed"])
+    return multiprocessing.get_context("forkserver")
+
+
 def start(work: Callable[..., None], given: tuple[Any, ...]) -> None:
-    """Run `work(rank, *given)` on two ranks: forks of one process for all tests, which has imported torch."""
-    multiprocessing.set_forkserver_preload(["refnum.training.layer", "torch.distributed"])
+    """Run `work(rank, *given)` on two ranks."""
+    forks()
     torch.multiprocessing.start_processes(work, given, nprocs=2, start_method="forkserver")
 
 

@@ -15,6 +15,7 @@ from refnum.conformance.cli import app
 from refnum.errors import RefnumError
 from refnum.training import judge, layer_cases
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
 FILE = str(Path(__file__).with_name("planted_layers.py"))
 CASES = {case.name: case for case in judge.CASES}
 EVEN = CASES["even"]

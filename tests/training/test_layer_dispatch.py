@@ -35,20 +35,22 @@ def join(rank: int, folder: str) -> None:
 
 
 def late(rank: int, folder: str, gone: bool) -> None:
-    """Rank 1 does not come to the exchange: it sleeps, or it ends when both have joined the group."""
+    """Rank 1 does not come to the exchange: it sleeps until rank 0 has told, or it ends when both have joined."""
     join(rank, folder)
-    joined = Path(folder, "joined")
+    joined, told = Path(folder, "joined"), Path(folder, "told")
     if rank == 1:
         while not joined.exists():  # rank 0 cannot join a group whose other rank has ended already
             time.sleep(0.01)
-        time.sleep(0 if gone else 5)
+        end = time.monotonic() + (0 if gone else 5)
+        while time.monotonic() < end and not told.exists():
+            time.sleep(0.01)
         return
     joined.touch()
     begin = time.monotonic()
     try:
         Ranks(seconds=1).counts(torch.ones(2, dtype=torch.int64))
     except RankError as error:
-        Path(folder, "told").write_text(f"{time.monotonic() - begin:.1f} {error}")
+        told.write_text(f"{time.monotonic() - begin:.1f} {error}")
         os._exit(0)  # gloo's threads, which still wait for the other rank, may abort a process that ends in order
 
 

@@ -22,15 +22,17 @@ COMMAND = [sys.executable, "-m", "refnum.conformance.cli", "train", "--device", 
 """One sequence a rank on two ranks: about a second a step."""
 
 
-def run(out, *words, policy="mxfp4", timeout=240):
-    """Return the finished process of a run into a folder."""
-    command = [*COMMAND, "--policy", policy, "--megabytes", "1", "--out", str(out), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+pytestmark = pytest.mark.usefixtures("forked_ranks")
 
 
 def invoked(*words):
-    """Return the finished command, run in this process."""
+    """Return the finished command, run in this process; its ranks are processes where there is more than one."""
     return CliRunner().invoke(app, [*COMMAND[3:], *map(str, words)])
+
+
+def run(out, *words):
+    """Return the finished command of a run of two ranks into a folder."""
+    return invoked("--policy", "mxfp4", "--megabytes", "1", "--ranks", "2", "--out", out, *words)
 
 
 def asked(*words):
@@ -55,11 +57,11 @@ def losses(out):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(tmp_path_factory, forked_ranks):
     """Return the folder of five steps on two ranks, and what the run printed."""
     out = tmp_path_factory.mktemp("train") / "whole"
-    done = run(out, "--ranks", "2", "--steps", "5", "--save", "2")
-    assert done.returncode == 0, done.stderr
+    done = run(out, "--steps", "5", "--save", "2")
+    assert done.exit_code == 0, done.stderr
     return out, done.stdout
 
 
@@ -103,8 +105,8 @@ def test_a_run_killed_at_once_and_resumed_has_the_same_losses_to_the_bit(whole, 
     out = tmp_path / "killed"
     with started(out, "--ranks", "2", "--steps", "5", "--save", "2"):
         pass
-    done = run(out, "--ranks", "2", "--steps", "5", "--save", "2", "--resume")
-    assert done.returncode == 0, done.stderr
+    done = run(out, "--steps", "5", "--save", "2", "--resume")
+    assert done.exit_code == 0, done.stderr
     assert losses(out) == losses(whole[0])
 
 
@@ -147,7 +149,8 @@ def test_a_corrupt_checkpoint_is_one_sentence_from_any_rank(whole, tmp_path):
     subprocess.run(["cp", "-r", str(whole[0]), str(out)], check=True)
     path = out / "checkpoints" / "step-000000005" / "rank-1.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    done = run(out, "--ranks", "2", "--steps", "6", "--resume")
+    command = [*COMMAND, "--megabytes", "1", "--out", str(out), "--ranks", "2", "--steps", "6", "--resume"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)  # what its ranks print, too
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "step-000000005 is corrupt: the digest of rank 1" in done.stderr
 
