@@ -25,6 +25,7 @@ AROUND = np.array([
     [*[1.9375 * 2.0**127, 2.0**126], *[1] * 30, 3 * 2.0**-120, *[-(2.0**-121)] * 31],
 ], np.float32)  # fmt: skip
 WAVE = (((np.arange(130)[:, None] * 131 + np.arange(160) * 17) % 61 - 30) / 8).astype(np.float32)
+WAVE = np.ldexp(WAVE, np.arange(130)[:, None] * 5 % 11 - np.arange(160) // 32 * 3 % 7)
 WAVE[40:72, 33], WAVE[3, 128:], WAVE[7, 64:96] = 0, 2.0**-7, 0
 CODES, TILES = R.quantize_fp8_tiles(WAVE)
 PACKED, SCALES = R.quantize_mxfp4(WAVE)
@@ -171,7 +172,7 @@ def products() -> Iterator[tuple[str, dict[str, Any], Index]]:
     for sides in (([0x7C], [0x00]), ([0x7C], [0x38]), ([0x7C, 0xFC], [0x38, 0x38])):
         left, right = (np.array([side], np.uint8) for side in sides)
         yield "matmul_fp8", {"a": left, "b": right, "a_format": "E5M2"}, 0
-    wide = (rng.standard_normal((2, 20)) * 2.0 ** rng.integers(-9, 9, (2, 20))).astype(R.arrays.BFLOAT16)
+    wide = (rng.standard_normal((2, 20)) * np.ldexp(1.0, rng.integers(-9, 9, (2, 20)))).astype(R.arrays.BFLOAT16)
     yield "matmul_bf16", {"a": wide, "b": wide}, (0, 1)
 
 
