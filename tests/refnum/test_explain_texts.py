@@ -27,6 +27,7 @@ AROUND = np.array([
 ], np.float32)  # fmt: skip
 WAVE = (((np.arange(130)[:, None] * 131 + np.arange(160) * 17) % 61 - 30) / 8).astype(np.float32)
 WAVE = np.ldexp(WAVE, np.arange(130)[:, None] * 5 % 11 - np.arange(160) // 32 * 3 % 7)
+WAVE[129, 130] = 40000.0  # above all of the tiles beside it
 WAVE[40:72, 33], WAVE[3, 128:], WAVE[7, 64:96] = 0, 2.0**-7, 0
 CODES, TILES = R.quantize_fp8_tiles(WAVE)
 PACKED, SCALES = R.quantize_mxfp4(WAVE)
@@ -45,8 +46,11 @@ def quantisers() -> Iterator[tuple[str, dict[str, Any], Index]]:
     for index in ((0, 0), (0, 4), (0, 3), (1, 0), (1, 32), (1, 33), (2, 0), (2, 1), (2, 32), (2, 33), (3, 0), (3, 2)):
         yield "quantize_mxfp4", {"x": AROUND}, index
     yield "quantize_mxfp4", {"x": AROUND, "profile": "RECIPE"}, (2, 32)
-    yield "quantize_mxfp4", {"x": AROUND, "profile": "TE"}, (1, 32)
-    yield "quantize_mxfp4", {"x": AROUND, "profile": "STOCHASTIC", "philox": (1, 2, 3)}, (0, 2)
+    for index in ((1, 32), (1, 33)):
+        yield "quantize_mxfp4", {"x": AROUND, "profile": "TE"}, index
+    for index in ((0, 2), (0, 6)):
+        yield "quantize_mxfp4", {"x": AROUND, "profile": "STOCHASTIC", "philox": (1, 2, 3)}, index
+    yield "quantize_mx", {"x": AROUND, "element": "MXINT8", "profile": "CEIL"}, (3, 0)
     for element in ("E3M2", "E2M3", "E4M3", "E5M2", "MXINT8"):
         for profile in ("EVEN", "HOPPER"):
             yield "quantize_mx", {"x": AROUND, "element": element, "profile": profile}, (0, 2)
@@ -93,7 +97,16 @@ def nvfp4() -> Iterator[tuple[str, dict[str, Any], Index]]:
     for index in ((0, 0), (0, 1), (0, 2), (20, 20)):
         yield "quantize_nvfp4", {"x": x, "tile": (16, 16)}, index
     yield "quantize_nvfp4", {"x": x, "philox": (1, 2, 3)}, (3, 3)
+    odd = np.full((1, 16), 1.1, np.float32)
+    odd.view(np.uint32)[0, :2] = 0x40533333, 0x7F800001
+    for index in (0, 1, 2):
+        yield "quantize_nvfp4", {"x": odd}, index
     packed, scales, amax = R.quantize_nvfp4(WAVE[:32])
+    packed[0, :2] = 0x80, 0x19
+    for index in range(4):
+        yield "dequantize_nvfp4", {"packed": packed, "scales": scales, "tensor_amax": amax}, index
+    laid = R.layouts.scales_to_layout(scales, "swizzled")
+    yield "dequantize_nvfp4", {"packed": packed, "scales": laid, "tensor_amax": amax, "layout_in": "swizzled"}, 0
     for order in ORDERS:
         for dtype in ("float32", "bfloat16"):
             yield "dequantize_nvfp4", {"packed": packed, "scales": scales, "tensor_amax": amax, "order": order,
@@ -106,7 +119,12 @@ def rotations() -> Iterator[tuple[str, dict[str, Any], Index]]:
     x[3, :16] = [2.0**127] * 8 + [1.5 * 2.0**127] * 8
     x[4, :16], x[5, :16] = [1] * 15 + [2.0**-10], 2.0**-149
     x[6, :16] = [2.0**-126, *[2.0**-140] * 15]
+    x[7, :16], x[8, :16], x[9, :16] = 1.9 * 2.0**127, [4, *[0] * 15], [-(2.0**127)] * 16
+    x[10, :16] = [1, *[0] * 14, -1]
     for order in ("exact", "sequential"):
+        for index in ((7, 0), (8, 0), (9, 0), (10, 0), (10, 15)):
+            for dtype in ("float32", "bfloat16"):
+                yield "hadamard16", {"x": x, "order": order, "dtype": dtype, "signs": 0}, index
         for index in ((0, 1), (1, 1), (1, 5), (2, 3), (3, 0), (4, 0), (5, 0), (6, 3), (7, 20)):
             for dtype in ("float32", "bfloat16"):
                 yield "hadamard16", {"x": x, "order": order, "dtype": dtype}, index
@@ -118,7 +136,8 @@ def rotations() -> Iterator[tuple[str, dict[str, Any], Index]]:
 def tetrajet() -> Iterator[tuple[str, dict[str, Any], Index]]:
     x = WAVE[:64, :64].copy()
     x[0, :32], x[1, 3], x[2, 40] = 0, np.nan, -0.0
-    for index in ((0, 3), (1, 2), (2, 40), (33, 40)):
+    x.view(np.uint32)[34, 33] = 0x4E000001
+    for index in ((0, 3), (1, 2), (2, 40), (33, 40), (34, 33)):
         yield "quantize_tetrajet", {"x": x}, index
         yield "quantize_tetrajet", {"x": x, "axis": 0, "rule": "microscaling", "ties": "away"}, index
         yield "q_ema", {"w": x, "ema": np.roll(x, 1, axis=1), "rule": "exact"}, index
@@ -132,18 +151,27 @@ def logarithmic() -> Iterator[tuple[str, dict[str, Any], Index]]:
     for index in range(12):
         yield "luq", case, index
     yield "luq", {**case, "step": "power_of_two", "divisor": 16}, 3
+    near = np.array([[-0.0, 2.0**-149, 1 - 2.0**-24, 0.5, 1.5, 1.25, 1.0000001, 0.75]], np.float32)
+    under = np.array([[0, 0, 0, 1 << 23, 0, 0, 0, (3 << 22) - 1]], np.uint32)
+    log = np.array([[0, 0, 0, 0, 1 << 22, (3 << 21) - 1, 1, 0]], np.uint32)
+    edge = {"x": near, "r_under": under, "r_log": log, "tensor_amax": np.array([64], np.float32)}
+    for index in range(8):
+        yield "luq", edge, index
+    yield "luq", {**edge, "x": near * np.float32(2.0**126), "tensor_amax": np.array([2.0**-140], np.float32)}, 4
     for index in (0, 3, 5, 6):
         for threshold in ("midpoint", "0.4", "log"):
             yield "radix4", {"x": x, "n0": -4, "phase": "odd", "threshold": threshold}, index
     packed, alpha = R.luq(**case)
     yield "dequantize_luq", {"packed": packed, "alpha": alpha, "dtype": "bfloat16"}, 3
-    yield "dequantize_luq", {"packed": packed, "alpha": alpha}, 4
+    for index in (4, 5):
+        yield "dequantize_luq", {"packed": packed, "alpha": alpha}, index
     yield "dequantize_radix4", {"packed": packed, "n0": -4}, 8
 
 
 def estimators() -> Iterator[tuple[str, dict[str, Any], Index]]:
-    x = np.array([0.125, -0.3, 7, -7, 0.25, np.nan, np.inf, 2.6, -4.5, 6, 1e-30, 5.0001], np.float32).reshape(2, 6)
-    for index in range(12):
+    x = np.array([0.125, -0.3, 7, -7, 0.25, np.nan, np.inf, 2.6, -4.5, 6, 1e-30, 5.0001, 0, -0.0],
+                 np.float32).reshape(2, 7)  # fmt: skip
+    for index in range(14):
         for compat in ("paper", "ms-amp"):
             yield "dge", {"x": x, "compat": compat}, index
     yield "dge", {"x": x, "k": 1, "target": "bfloat16"}, 1
@@ -154,7 +182,9 @@ def estimators() -> Iterator[tuple[str, dict[str, Any], Index]]:
     for axis in ("tensor", "token", "channel"):
         for index in ((0, 4), (1, 2), (1, 3), (5, 0)):
             yield "occ", {"x": y, "axis": axis, "alpha": (4, 5)}, index
-    yield "occ", {"x": y.astype(R.arrays.BFLOAT16), "axis": "token"}, (0, 4)
+    for index in ((0, 4), (1, 2), (1, 3)):
+        yield "occ", {"x": y.astype(R.arrays.BFLOAT16), "axis": "token"}, index
+    yield "occ", {"x": np.tile(y[2:4], (1, 6))}, (0, 4)
 
 
 def products() -> Iterator[tuple[str, dict[str, Any], Index]]:
@@ -170,6 +200,14 @@ def products() -> Iterator[tuple[str, dict[str, Any], Index]]:
     blocks = {"a_scales": np.array([[130, 127]], np.uint8), "b_scales": np.array([[127, 125]], np.uint8)}
     yield "matmul_fp8", {"a": long, "b": long, **blocks}, 0
     yield "matmul_fp8", {"a": long, "b": long, "order": "split2"}, 0
+    for seed in range(6):  # of more than 64 terms those of the step that loses the most
+        few = np.random.default_rng(seed).integers(0x08, 0x70, (1, 128), np.uint8)
+        few[0, 32 * (seed % 4) : 32 * (seed % 4) + 32] = 0x70
+        yield "matmul_fp8", {"a": few, "b": few, "order": "chain"}, 0
+    for special in (0x7F, 0x38):
+        lossless = np.full((1, 128), 0x38, np.uint8)
+        lossless[0, 0] = special
+        yield "matmul_fp8", {"a": lossless, "b": lossless, "order": "promote32"}, 0
     for sides in (([0x7C], [0x00]), ([0x7C], [0x38]), ([0x7C, 0xFC], [0x38, 0x38])):
         left, right = (np.array([side], np.uint8) for side in sides)
         yield "matmul_fp8", {"a": left, "b": right, "a_format": "E5M2"}, 0
@@ -185,7 +223,8 @@ CASES = {f"{one.__name__}-{number}": case for one in FAMILIES for number, case i
 
 def text(name: str) -> str:
     operation, case, index = CASES[name]
-    return str(R.explain(operation, case, index))
+    told = R.explain(operation, case, index)
+    return f"{told}\n  {told.code} under {told.scale}"
 
 
 @functools.cache
