@@ -311,6 +311,17 @@ def test_norms_beside_ties_are_rounded_by_the_exact_root():
     assert got.tolist() == [norm for _, norm in columns]
 
 
+def test_a_quotient_by_zero_is_endless_and_warns_of_nothing():
+    dist_w = np.full(6, -np.float32(1e-8), np.float32)  # their sums with 1e-8 are 0
+    dist_q = np.array([2.0**-149, 2.0**-140, 1e-30, 1, 0, -1], np.float32)
+    with np.errstate(all="raise"):
+        assert refnum.q_ramping(dist_w, dist_q, 1).tolist() == [(1 << 31) - 1] * 4 + [1, 1]
+        assert refnum.q_ramping(dist_w, dist_q, 1, beta=0).tolist() == [1] * 6
+    for walked, jumped, found in zip(bits_of(dist_w).tolist(), bits_of(dist_q).tolist(),
+                                     refnum.q_ramping(dist_w, dist_q, 1).tolist(), strict=True):  # fmt: skip
+        assert second.q_ramping(walked, jumped, Fraction(1), 5, 2**31 - 1) == found
+
+
 def test_a_number_is_rounded_once_to_float32():
     small, one = Fraction(1, 1 << 149), Fraction(1)
     near = [step * unit + more for unit in (small, one, Fraction(1, 1 << 126), Fraction(1 << 100))
