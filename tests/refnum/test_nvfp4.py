@@ -15,6 +15,7 @@ from refnum.division import divide
 from refnum.errors import ArgumentError, DtypeError, ShapeError
 from refnum.formats import E2M1
 from refnum.nvfp4_codes import block_codes
+from refnum.nvfp4_errors import less
 from refnum.nvfp4_scales import VARIANTS
 from refnum.oracle import nvfp4 as second
 
@@ -140,6 +141,23 @@ def test_dequantise_equals_the_oracle(order, block, dtype):
             0
         ]
         assert got.view(f"u{got.dtype.itemsize}").tolist() == want
+
+
+@pytest.mark.parametrize("divides", [False, True])
+@pytest.mark.parametrize("odd", [0, 1, 0x7F7FFFFF, 0x7F800000, 0x7FC00000])
+def test_one_block_with_an_odd_factor_among_others(odd, divides):
+    """Whether a quotient or a product is NaN is asked of each block, where no element is Inf or NaN too."""
+    bits = np.tile(np.array([0, 1 << 31, 0x3F800000, 0xC0C00000], np.uint32), (3, 4))
+    factor = np.array([0x3F800000, odd, 0x40000000], np.uint32)
+    scaled = (divide if divides else softfloat.multiply)(bits, factor[:, None])
+    assert np.array_equal(block_codes(bits, factor, divides), encode_bits(E2M1, scaled, 0, refnum.HOPPER))
+
+
+def test_an_endless_error_is_above_every_other():
+    ends = np.array([0, 1, 0x7F7FFFFF, 0x7F800000, 0x7FC00000], np.uint32)
+    first, second_ = np.meshgrid(ends, ends, indexing="ij")
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(less(first, second_), first.view(np.float32) < second_.view(np.float32))
 
 
 def test_square_blocks_give_the_transpose_the_same_codes():

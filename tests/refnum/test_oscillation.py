@@ -77,10 +77,24 @@ def test_the_noise_of_rows_is_that_of_the_whole():
     assert np.array_equal(unpack_nibbles(packed), encode_bits(E2M1, _with_noise(scaled, noise), 0, HOPPER))
 
 
+def test_noise_that_leads_to_a_tie_leaves_a_tie():
+    scaled = np.array([1.25 + 2.0**-23, -1.25 - 2.0**-23, 2.5 + 2.0**-22, 3.5 - 2.0**-22, 1.75 - 2.0**-23], np.float32)
+    noise = np.array([-(2.0**-22), -(2.0**-22), -(2.0**-22), 2.0**-22, 2.0**-22], np.float32)
+    moved = _with_noise(bits_of(scaled), bits_of(noise))
+    assert moved.view(np.float32).tolist() == [1.25, -1.25, 2.5, 3.5, 1.75]
+    assert encode_bits(E2M1, moved, 0, HOPPER).tolist() == [2, 10, 4, 6, 4]
+
+
+def test_the_largest_seed_is_a_seed():
+    x = words((2, 128), 5, 2, 0).view(np.float32)
+    assert not np.array_equal(*(refnum.quantize_tetrajet_v2(x, (1 << 32) - n)[0] for n in (1, 2)))
+
+
 @pytest.mark.parametrize(("seed", "signs"), [(0, "+++++-++++-+-+-+"), (12345, "+-++--+---+-+-++")])
 def test_known_signs(seed, signs):
     mask = refnum.tetrajet_v2_signs(seed)
     assert "".join("-" if mask >> i & 1 else "+" for i in range(16)) == signs
+    assert mask < 1 << 16
     assert [-1 if mask >> i & 1 else 1 for i in range(16)] == second_v2.signs(seed)
 
 

@@ -232,6 +232,7 @@ def frozen_cases():
         )
         if kind == "special":
             a[1, 3], a[2, 5] = 0x7F, 0x7C if pair[0] == "E5M2" else 0xFF
+            b[1, 7] = 0x7C if pair[1] == "E5M2" else b[1, 7]
         a[0, k // 2 : k // 2 * 2] = a[0, : k // 2] ^ 0x80  # sums that cancel
         b[0, k // 2 : k // 2 * 2] = b[0, : k // 2]
         shapes = [(rows, -(-k // 128) if scaled == "block" else 1) for rows in (3, 2)]
@@ -254,6 +255,13 @@ def frozen_cases():
     for left, right in ((0x5F00, 0x5F00), (0x5F00, 0x5F7F), (0x5F00, 0x5F80), (0x5F7F, 0x5F7F), (0x5F80, 0x5F80)):
         x, y = (np.array([[word, 0x0001], [word | 0x8000, 0]], np.uint16) for word in (left, right))
         yield f"top {left:04X} {right:04X}", (x, y, None, None), BF16
+    least = np.array([[0x01, 0x38], [0x01, 0x01]], np.uint8)
+    yield "significands of one", (least, least, None, None), ("E4M3", "E4M3")
+    beside = np.array([[0x7F7F, 0x7F7F]], np.uint16), np.array([[0x0D80, 0x0D80]], np.uint16)
+    yield "largest numbers beside small ones", (*beside, None, None), BF16
+    for left, right in ((0x7E800000, 0x00800000), (0x7F000000, 0x00400000), (0x7F7FFFFF, 0x00400000)):
+        one, scales = np.array([[0x38]], np.uint8), (np.array([[s]], np.uint32).view(np.float32) for s in (left, right))
+        yield f"scales {left:08X} {right:08X}", (one, one, *scales), ("E4M3", "E4M3")
     for scale in (0x00000001, 0x007FFFFF, 0x7E800000, 0x73800000, 0x74000000, 0xF3FFFFFF, 0x7F7FFFFF, 0x40490FDB):
         a = codes(rng, (3, 70), "E4M3", "near")
         one = np.array([[scale]], np.uint32).view(np.float32)
