@@ -37,7 +37,7 @@ CLOSE = (
     (0x1C800000, 0x107FFFFF, 0x047E8000, 0x007FFFFF),
 )
 """float32 bits of tensors: roots of mean squares less than 2^-20 of a step above a tie, means at ties, one of which
-2^-126 raises, a mean square that is subnormal, and a mean below a tie by half of 2^-126 in which 2^-126 - 2^-149 counts."""
+2^-126 raises, a mean square that is subnormal, and a mean that is below a tie by half of 2^-126."""
 
 
 def _laid(values: np.ndarray, fmt: Format, columns: int) -> np.ndarray:
