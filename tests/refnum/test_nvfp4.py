@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import refnum
 from refnum import oracle, softfloat
 from refnum.codec import encode_bits
+from refnum.conformance.cases.corners.nvfp4 import endless_blocks
 from refnum.division import divide
 from refnum.errors import ArgumentError, DtypeError, ShapeError
 from refnum.formats import E2M1
@@ -158,6 +160,14 @@ def test_an_endless_error_is_above_every_other():
     first, second_ = np.meshgrid(ends, ends, indexing="ij")
     with np.errstate(invalid="ignore"):
         assert np.array_equal(less(first, second_), first.view(np.float32) < second_.view(np.float32))
+
+
+@pytest.mark.parametrize("variant", ["FOUR_OVER_SIX", "FOUR_OVER_SIX_MSE"])
+def test_errors_beyond_float32_equal_the_oracle(variant):
+    x = endless_blocks()
+    packed, scales, _ = refnum.quantize_nvfp4(x, variant, x[:1, 0])
+    want = second.quantize_nvfp4(exact(x), variant, Fraction(1 << 66))
+    assert [packed.tolist(), scales.tolist()] == [want[0], want[1]]
 
 
 def test_square_blocks_give_the_transpose_the_same_codes():
