@@ -233,6 +233,12 @@ def test_a_list_of_floats_is_no_list_of_integers():
     with pytest.raises(DtypeError):
         R.permute_pad(payload, [0.0, 1.0], [2])
     assert R.permute_pad(payload, [], [0])[0].shape[0] == 0
+    stored = R.layouts.scales_to_layout(R.quantize_fp8_tiles(X)[1], "packed_ue8m0")
+    rows, columns = R.quantize_fp8_tiles(X)[1].shape
+    back = R.layouts.scales_from_packed_ue8m0(stored.tolist(), rows, columns)
+    assert bits(back) == bits(R.layouts.scales_from_packed_ue8m0(stored, rows, columns))
+    with pytest.raises(DtypeError):
+        R.layouts.scales_from_packed_ue8m0(np.float64(stored).tolist(), rows, columns)
 
 
 @dataclass
