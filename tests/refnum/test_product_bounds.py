@@ -257,7 +257,8 @@ def frozen_cases():
         yield f"top {left:04X} {right:04X}", (x, y, None, None), BF16
     least = np.array([[0x01, 0x38], [0x01, 0x01]], np.uint8)
     yield "significands of one", (least, least, None, None), ("E4M3", "E4M3")
-    beside = np.array([[0x7F7F, 0x7F7F]], np.uint16), np.array([[0x0D80, 0x0D80]], np.uint16)
+    beside = (np.array([[0x7F7F, 0x7F7F, 0x7F80], [0x7F7F, 0x7F7F, 0x3F80]], np.uint16),
+              np.array([[0x0D80, 0x0D80, 0x0D80]], np.uint16))  # fmt: skip
     yield "largest numbers beside small ones", (*beside, None, None), BF16
     for left, right in ((0x7E800000, 0x00800000), (0x7F000000, 0x00400000), (0x7F7FFFFF, 0x00400000)):
         one, scales = np.array([[0x38]], np.uint8), (np.array([[s]], np.uint32).view(np.float32) for s in (left, right))
