@@ -1,6 +1,7 @@
 """Golden functions take torch tensors, lists, numbers and arrays of other libraries, by their bits (N0)."""
 
 import inspect
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -239,6 +240,12 @@ def test_a_list_of_floats_is_no_list_of_integers():
     assert bits(back) == bits(R.layouts.scales_from_packed_ue8m0(stored, rows, columns))
     with pytest.raises(DtypeError):
         R.layouts.scales_from_packed_ue8m0(np.float64(stored).tolist(), rows, columns)
+
+
+@pytest.mark.parametrize("word", ["a", None, True, np.float32(4), 1.5])
+def test_what_is_no_counter_word_is_for_philox_to_judge(word):
+    with pytest.raises(ArgumentError, match=re.escape(f"counter word is {word!r};")):
+        R.philox.philox4x32([1, np.uint32(2), 3, word], (1, 2))
 
 
 @dataclass
