@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -14,7 +15,7 @@ import refnum
 from refnum import oracle
 from refnum.errors import ArgumentError, DtypeError, ShapeError
 from refnum.oracle import estimators as second
-from refnum.roots import product_length, whole_length
+from refnum.roots import product_length, rounded_power, whole_length
 
 BFLOAT16 = ml_dtypes.bfloat16
 WORD = {"float32": np.uint32, "bfloat16": np.uint16}
@@ -125,6 +126,24 @@ def test_lengths_of_products_are_exact():
     for k in (1, 2, 5, 16):
         want = [(int(a) ** k * int(b) ** (k - 1)).bit_length() for a, b in zip(factor, t, strict=True)]
         assert product_length(factor, t, k).tolist() == want == whole_length(factor, t, k).tolist()
+
+
+@pytest.mark.parametrize("k", [2, 3, 5, 16])
+def test_powers_beside_the_middles_of_numbers_are_decided_by_integers(k):
+    """Numbers whose power lies within float64's error of a middle, beside others: a third of the first guesses miss."""
+    dice, places = np.random.default_rng(k), []
+    while len(places) < 40:
+        middle = (2 * int(dice.integers(1 << 23, 1 << 24)) + 1) / 2.0 ** int(dice.integers(25, 29))
+        place = round((k * middle) ** (-k / (k - 1)) * 2.0**52)
+        places += [place] if 1 << 30 <= place < 1 << 53 else []
+    t, exponent = np.array(places, np.uint64), np.full(40, -52, np.int32)
+    guess = (np.ldexp(t.astype(np.float64), exponent) ** (1 / k - 1) / k).astype(np.float32).view(np.int32)
+    found = rounded_power(t, exponent, k, "float32")
+    assert (found != guess).any() and (found == guess).any()
+    for bits, place in zip(found.tolist(), places, strict=True):
+        ends = [Fraction(float(np.int32(bits + side).view(np.float32))) for side in (-1, 0, 1)]
+        low, high = ((k * (a + b) / 2) ** k * Fraction(place, 1 << 52) ** (k - 1) for a, b in itertools.pairwise(ends))
+        assert low < 1 <= high
 
 
 SHAPES = (((9, 31), (99, 100)), ((1, 7), (1, 2)), ((40, 3), (9, 10)), ((3, 40), (1, 1)), ((0, 5), (3, 4)),

@@ -1,5 +1,7 @@
 """`explain` ends in the model's own code and scale for every operation, and says where the maximum is."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -154,3 +156,11 @@ def test_what_the_model_refuses_is_not_explained():
         masked = np.ma.masked_array(CASES[operation][name], mask=True)
         with pytest.raises(R.errors.DtypeError, match="MaskedArray"):
             R.explain(operation, {**CASES[operation], name: masked}, (0, 0))
+
+
+def test_a_case_of_the_harness_is_explained_by_its_parts():
+    case = SimpleNamespace(params={"element": "E3M2"}, inputs={"x": X}, profile="OCP")
+    mapping = {"x": X, "element": "E3M2", "profile": "OCP"}
+    assert str(R.explain("quantize_mx", case, 3)) == str(R.explain("quantize_mx", mapping, 3))
+    with pytest.raises(R.errors.ArgumentError, match="a mapping of arguments"):
+        R.explain("quantize_mx", SimpleNamespace(params={}, inputs=X, profile="OCP"), 3)

@@ -214,3 +214,11 @@ def test_four_over_six_can_choose_another_scale_for_the_transpose():
     tiles = telling[:, ((way // 15 * 2 + 1) * lane + (way % 15 + 1) * line) % 16].reshape(-1, 16, 16)
     other = np.ascontiguousarray(tiles.transpose(0, 2, 1))
     assert not np.array_equal(*(squares(x, "FOUR_OVER_SIX", amax)[1] for x in (tiles, other)))
+
+
+@pytest.mark.parametrize("pattern", [0x7F800001, 0xFF800001, 0x7FC00000, 0x7FFFFFFF])
+@pytest.mark.parametrize("order", ["exact", "sequential"])
+def test_every_nan_is_one_whatever_its_payload(pattern, order):
+    x = np.ones((2, 16), np.float32)
+    x.view(np.uint32)[1, 5] = pattern
+    assert np.isnan(refnum.hadamard16(x, order=order, dtype="float32")).tolist() == [[False] * 16, [True] * 16]

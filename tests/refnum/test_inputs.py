@@ -10,7 +10,7 @@ import pytest
 
 import refnum as R
 from refnum.arguments import require_integer
-from refnum.errors import ArgumentError, DtypeError, ProfileError, RefnumError, ScaleError, ShapeError
+from refnum.errors import ArgumentError, DtypeError, ProfileError, RefnumError, ScaleError, ShapeError, shown
 
 X = np.ones((4, 128), np.float32)
 PACKED, SCALES = R.quantize_mxfp4(X)
@@ -212,8 +212,18 @@ def test_flushed_subnormals_are_noticed(monkeypatch):
 
     assert not environment.flushes_subnormals()
     monkeypatch.setattr(environment, "flushes_subnormals", lambda: True)
-    with pytest.warns(RuntimeWarning, match="flushes float32 subnormals"):
+    with pytest.warns(RuntimeWarning, match="flushes float32 subnormals") as told:
         environment.check_host()
+    assert [one.filename for one in told] == [__file__], "the warning is that of whoever calls"
+
+
+def test_a_message_shows_the_start_of_what_was_given():
+    assert shown("a" * 78) == repr("a" * 78) and shown("a" * 79) == "'" + "a" * 76 + "..."
+    assert shown(1 << 9999) == str(1 << 9999)[:77] + "..." and shown(1 << 10_000) == "an integer of 10001 bits"
+    assert (
+        shown(np.zeros((2, 3), np.int8)) == "a ndarray of int8, shape (2, 3)"
+        and shown(np.float32(2)) == "np.float32(2.0)"
+    )
 
 
 def test_an_integer_may_have_no_upper_bound() -> None:

@@ -55,6 +55,13 @@ def test_sawb_of_one_number_takes_it_for_its_clip(x):
         assert scale[0] == np.float32(6) / np.float32(15) and set(codes.ravel().tolist()) == {7}
 
 
+def test_sawb_of_a_mean_that_a_subnormal_number_keeps_below_a_tie():
+    x = np.array([[0x1C800000, 0x107FFFFF, 0x047E8000, 0x007FFFFF]], np.uint32).view(np.float32)
+    codes, scale = refnum.sawb(x)
+    want = second.sawb(exact(x))
+    assert codes.tolist() == want[0] and scale.view(np.uint32).tolist() == want[1]
+
+
 def test_sawb_of_a_bell_is_near_its_own_formula():
     x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     clip = 12.1 * math.sqrt((x.astype(np.float64) ** 2).mean()) - 12.2 * np.abs(x.astype(np.float64)).mean()

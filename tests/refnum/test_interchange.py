@@ -1,8 +1,12 @@
 """Golden functions take torch tensors, lists, numbers and arrays of other libraries, by their bits (N0)."""
 
 import inspect
+import re
 import subprocess
 import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +15,7 @@ from test_dispatch import CALLS as ONE_PLACE
 from test_dispatch import CODES, PACKED, PROB, SCALES, TILES, X
 
 import refnum as R
+from refnum import interchange
 from refnum.arrays import BFLOAT16
 from refnum.errors import ArgumentError, DtypeError
 
@@ -212,6 +217,76 @@ def test_explain_takes_what_its_golden_function_takes():
     want = str(R.explain("quantize_mxfp4", {"x": X}, (0, 3)))
     assert str(R.explain("quantize_mxfp4", {"x": tensor(X)}, (0, 3))) == want
     assert str(R.explain("quantize_mxfp4", {"x": X.tolist()}, (0, 3))) == want
+
+
+def test_lists_are_narrowed_by_their_largest_number():
+    assert bits(R.decode_e4m3([1, 0x38])) == bits(R.decode_e4m3(np.array([1, 0x38], np.uint8)))
+    for wrong in ([1, 300], [300, 1], [1, 1 << 32], [-1, 1]):
+        with pytest.raises((ArgumentError, DtypeError)):
+            R.decode_e4m3(wrong)
+
+
+def test_a_list_of_floats_is_no_list_of_integers():
+    payload = R.pack_payload(*R.quantize_mxfp4(X))
+    assert bits(R.permute_pad(payload, [0, 1], [2])[0]) == bits(
+        R.permute_pad(payload, np.array([0, 1], np.int32), [2])[0]
+    )
+    with pytest.raises(DtypeError):
+        R.permute_pad(payload, [0.0, 1.0], [2])
+    assert R.permute_pad(payload, [], [0])[0].shape[0] == 0
+    stored = R.layouts.scales_to_layout(R.quantize_fp8_tiles(X)[1], "packed_ue8m0")
+    rows, columns = R.quantize_fp8_tiles(X)[1].shape
+    back = R.layouts.scales_from_packed_ue8m0(stored.tolist(), rows, columns)
+    assert bits(back) == bits(R.layouts.scales_from_packed_ue8m0(stored, rows, columns))
+    with pytest.raises(DtypeError):
+        R.layouts.scales_from_packed_ue8m0(np.float64(stored).tolist(), rows, columns)
+
+
+@pytest.mark.parametrize("word", ["a", None, True, np.float32(4), 1.5])
+def test_what_is_no_counter_word_is_for_philox_to_judge(word):
+    with pytest.raises(ArgumentError, match=re.escape(f"counter word is {word!r};")):
+        R.philox.philox4x32([1, np.uint32(2), 3, word], (1, 2))
+
+
+@dataclass
+class OnlyM:
+    m: Any
+
+
+@dataclass
+class OnlyV:
+    v: Any
+
+
+@pytest.mark.parametrize("state", [OnlyM(X), OnlyV(X), SimpleNamespace(m=X, v=X), SimpleNamespace(v=X), OnlyM, OnlyV])
+def test_what_is_no_state_is_for_the_step_to_judge(state):
+    with pytest.raises(ArgumentError, match="state is"):
+        R.adam_step(state, X, torch.from_numpy(X.copy()) if isinstance(state, OnlyM) else X.tolist())
+
+
+def test_tensors_on_the_host_ask_for_no_cupy(monkeypatch):
+    monkeypatch.setattr(interchange, "_cupy", lambda: pytest.fail("CuPy was asked for"))
+    assert list(map(bits, R.quantize_mxfp4(tensor(X)))) == list(map(bits, R.quantize_mxfp4(X)))
+
+
+def test_tensors_of_a_case_on_several_devices_are_refused():
+    case = {
+        "codes": torch.zeros(2, 128, dtype=torch.uint8),
+        "scales": torch.zeros(2, 1, dtype=torch.uint8, device="meta"),
+    }
+    with pytest.raises(ArgumentError, match="several devices"):
+        R.explain("fp8_to_mxfp4", case, 0)
+
+
+class Loud:
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise ValueError("x" * 300)
+
+
+def test_words_of_another_library_are_cut():
+    with pytest.raises(DtypeError) as told:
+        R.quantize_mxfp4(Loud())
+    assert str(told.value).count("x" * 200) == 1 and "x" * 201 not in str(told.value)
 
 
 def test_signatures_name_the_profile():

@@ -12,6 +12,7 @@ import pytest
 import refnum
 from refnum import oracle
 from refnum.errors import ArgumentError, DtypeError, ShapeError
+from refnum.llm_quantisers import _binades
 from refnum.logarithms import _log2_between, _power_between, log2_bits, power_bits
 from refnum.oracle import llm as second
 
@@ -107,6 +108,33 @@ def test_llm_fp4_beside_every_step(width):
         codes, values = refnum.llm_fp4(x, chosen, width)
         want = second.llm_fp4(exact(x), [Fraction(float(chosen[0]))], width)
         assert codes.tolist() == want[0] and bits(values) == want[1]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_llm_fp4_at_the_first_number_of_every_binade(width):
+    for top in (0x40C00000, 0x40C00001, 0x3DCCCCCD, 0x42F6E979, 0x0E000000, 0x71000000):
+        starts, _ = _binades(top, width)
+        near = np.array([[start + side for start in starts for side in (-1, 0, 1)]], np.uint32).view(np.float32)
+        codes, values = refnum.llm_fp4(near, np.array([top], np.uint32).view(np.float32), width)
+        want = second.llm_fp4(exact(near), [number(top)], width)
+        assert len(starts) == (1 << width) - 2 and codes.tolist() == want[0] and bits(values) == want[1]
+
+
+def test_llm_fp4_of_a_binade_whose_scale_is_not_twice_the_one_below():
+    """Four steps of one binade and two of the next differ by a unit: here its first number is seen."""
+    near = np.array([[0x4137023E, 0x4137023F, 0x41370240]], np.uint32).view(np.float32)
+    _, values = refnum.llm_fp4(near, np.array([0x420941AE], np.uint32).view(np.float32))
+    assert bits(values) == second.llm_fp4(exact(near), [number(0x420941AE)], 2)[1]
+    assert bits(values)[0][0] + 1 == bits(values)[0][1] == bits(values)[0][2]
+
+
+def test_llm_qat_of_tiny_spreads_adds_the_least_one():
+    dice = np.random.default_rng(4)
+    x = (dice.integers(0, 40, (60, 6)) * 2.0**-33).astype(np.float32)
+    x[::2, 0] = 0
+    codes, values = refnum.llm_qat(x, 4, False)
+    want = second.llm_qat(exact(x), 4, False, False)
+    assert codes.tolist() == want[0] and bits(values) == want[1]
 
 
 def test_llm_fp4_known_answers():

@@ -239,6 +239,15 @@ def test_a_maximum_in_hindsight_equals_the_oracle():
         assert got.tolist() == want
 
 
+def test_a_maximum_in_hindsight_is_a_sum_of_two_parts():
+    amax, previous = np.array([1, 3, 2.0**-149, -1], np.float32), np.array([2, -4, 0, 5], np.float32)
+    eta = np.float32(0.1)
+    rest = np.float32(1) - eta
+    assert refnum.hindsight_amax(amax, previous).tolist() == (amax * rest + previous * eta).tolist()
+    for part, wanted in ((0, amax), (-0.0, amax), (1, previous), (0.25, amax * 0.75 + previous / 4)):
+        assert refnum.hindsight_amax(amax, previous, part).tolist() == wanted.tolist()
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
 def test_an_average_of_samples_equals_the_oracle(count):
     samples = words((count, 300), count, 5, 0.02)
@@ -279,6 +288,8 @@ REFUSED = (
     ("tpr", (X, 0, 0.4), ArgumentError), ("dequantize_radix4", (R.astype(np.uint8), 99), ArgumentError),
     ("dequantize_radix4", (R, 0), DtypeError), ("hindsight_amax", (X, X[:1]), ShapeError),
     ("hindsight_amax", (X, X, 1.5), ArgumentError), ("hindsight_amax", (X, X.astype(np.float16)), DtypeError),
+    ("hindsight_amax", (X, X, "1"), ArgumentError), ("hindsight_amax", (X, X, True), ArgumentError),
+    ("hindsight_amax", (X, X, None), ArgumentError), ("grad_scale", (X + 1 + 2.0**-23, X, X + 1), ArgumentError),
     ("smp_average", (X[:0],), ShapeError), ("smp_average", (R,), DtypeError),
     ("grad_scale", (X, X, X), ArgumentError), ("grad_scale", (X + 1, X, X), ArgumentError),
     ("grad_scale", (X + 3, X, X + 1), ArgumentError), ("grad_scale", (X + 1, X, X[:1] + 1), ShapeError),
@@ -289,6 +300,29 @@ REFUSED = (
 def test_bad_arguments_are_refused(name, arguments, error):
     with pytest.raises(error, match=r"allowed|must be|is not one of|are below"):
         getattr(refnum, name)(*arguments)
+
+
+def test_quotients_by_subnormal_steps_and_of_subnormal_numbers_are_exact():
+    """Where a step or a number is subnormal, significands have no hidden bit."""
+    for step in (0x7FFFFF, 0x800000, 0x800001):
+        amax = np.ldexp(np.array([step], np.uint32).view(np.float32), 6)
+        near = (np.ldexp(np.array([step], np.uint32).view(np.float32), [1, 2, 3, 6]).view(np.uint32)[:, None]
+                + np.array([-1, 0, 1]).astype(np.uint32)).reshape(1, -1)  # fmt: skip
+        for draw in (0, 1, (1 << 23) - 1):
+            words_ = np.full(near.shape, draw, np.uint32)
+            packed, alpha = refnum.luq(near.view(np.float32), words_, words_, tensor_amax=amax)
+            assert alpha.view(np.uint32).tolist() == [step]
+            want, _ = second.luq(
+                exact(near.view(np.float32)), words_.tolist(), words_.tolist(), 64, Fraction(float(amax[0]))
+            )
+            assert packed.tolist() == want
+    for x in ([[2.0**-149, 2.0**-120]], [[0, 2.0**-120]], [[2.0**-127, 2.0**-130]]):
+        number = np.array(x, np.float32)
+        for draw in (0, 1, 2, 5, 1 << 22):
+            words_ = np.full((1, 2), draw, np.uint32)
+            packed, _ = refnum.luq(number, words_, words_, tensor_amax=np.array([2.0**-120], np.float32))
+            want, _ = second.luq(exact(number), words_.tolist(), words_.tolist(), 64, Fraction(1, 1 << 120))
+            assert packed.tolist() == want
 
 
 def test_an_explanation_ends_in_the_model_s_code():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 import refnum
 from refnum import oracle, softfloat
 from refnum.codec import encode_bits
+from refnum.conformance.cases.corners.nvfp4 import endless_blocks
 from refnum.division import divide
 from refnum.errors import ArgumentError, DtypeError, ShapeError
 from refnum.formats import E2M1
 from refnum.nvfp4_codes import block_codes
+from refnum.nvfp4_errors import less
 from refnum.nvfp4_scales import VARIANTS
 from refnum.oracle import nvfp4 as second
 
@@ -140,6 +143,31 @@ def test_dequantise_equals_the_oracle(order, block, dtype):
             0
         ]
         assert got.view(f"u{got.dtype.itemsize}").tolist() == want
+
+
+@pytest.mark.parametrize("divides", [False, True])
+@pytest.mark.parametrize("odd", [0, 1, 0x7F7FFFFF, 0x7F800000, 0x7FC00000])
+def test_one_block_with_an_odd_factor_among_others(odd, divides):
+    """Whether a quotient or a product is NaN is asked of each block, where no element is Inf or NaN too."""
+    bits = np.tile(np.array([0, 1 << 31, 0x3F800000, 0xC0C00000], np.uint32), (3, 4))
+    factor = np.array([0x3F800000, odd, 0x40000000], np.uint32)
+    scaled = (divide if divides else softfloat.multiply)(bits, factor[:, None])
+    assert np.array_equal(block_codes(bits, factor, divides), encode_bits(E2M1, scaled, 0, refnum.HOPPER))
+
+
+def test_an_endless_error_is_above_every_other():
+    ends = np.array([0, 1, 0x7F7FFFFF, 0x7F800000, 0x7FC00000], np.uint32)
+    first, second_ = np.meshgrid(ends, ends, indexing="ij")
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(less(first, second_), first.view(np.float32) < second_.view(np.float32))
+
+
+@pytest.mark.parametrize("variant", ["FOUR_OVER_SIX", "FOUR_OVER_SIX_MSE"])
+def test_errors_beyond_float32_equal_the_oracle(variant):
+    x = endless_blocks()
+    packed, scales, _ = refnum.quantize_nvfp4(x, variant, x[:1, 0])
+    want = second.quantize_nvfp4(exact(x), variant, Fraction(1 << 66))
+    assert [packed.tolist(), scales.tolist()] == [want[0], want[1]]
 
 
 def test_square_blocks_give_the_transpose_the_same_codes():

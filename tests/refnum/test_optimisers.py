@@ -85,6 +85,33 @@ def test_stable_spam_equals_the_oracle(mode, steps):
         assert bits([state.peak, state.norm, state.square]) == [other.peak, other.norm, other.square]
 
 
+@pytest.mark.parametrize("total", [0, 18, 19, 20, 148, 149, 150, 498, 499, 500, 517, 518, 519, 520, 648, 649, 650, 999])
+def test_the_defaults_of_spam_are_those_of_the_clause(total):
+    weight = np.linspace(-1, 1, 8, dtype=np.float32)
+    moments = np.full(8, 0.01, np.float32), np.full(8, 0.02, np.float32)
+    gradient = np.array([9.9, 10.1, -11, 1e3, 0, 1, -9.9, 10], np.float32)
+    start = replace(refnum.SpamState.start(weight), m=moments[0], v=moments[1], step=total, total=total)
+    other = second.State(bits(moments[0]), bits(moments[1]), total, total)
+    more = {"gap": 500, "warmup": 150, "quiet": 20, "threshold": 5000.0}
+    state, stepped = refnum.spam_step(start, gradient, weight)
+    after, wide = second.spam(other, bits(gradient), bits(weight), second.Rates(eps=1e-6, more=more))
+    same(state, after)
+    assert bits(stepped) == wide and state.total == after.total == total + 1
+
+
+@pytest.mark.parametrize("total", [0, 998, 999, 1000, 1999])
+def test_the_defaults_of_stable_spam_are_those_of_the_clause(total):
+    weight = np.linspace(-1, 1, 6, dtype=np.float32)
+    gradient = np.array([1, -2, 3, 40, 0, 0.5], np.float32)
+    start = replace(refnum.StableSpamState.start(weight), step=total, total=total)
+    more = {"gamma1": 0.7, "gamma2": 0.9, "theta": 0.999, "gap": 1000}
+    state, stepped = refnum.stable_spam_step(start, gradient, weight)
+    after, wide = second.stable_spam(second.State([0] * 6, [0] * 6, total, total), bits(gradient), bits(weight),
+                                     second.Rates(more=more))  # fmt: skip
+    same(state, after)
+    assert bits(stepped) == wide
+
+
 def stable(gap, mode="code"):
     weight = np.zeros(4, np.float32)
     state = refnum.StableSpamState.start(weight)
@@ -169,6 +196,13 @@ def test_the_norm_is_exact():
         assert bits(refnum.exact_norm(x)) == [second.norm(bits(x))]
     for special in ([], [0, -0.0], [3, 4], [1e-45], [np.inf, 1], [np.nan, np.inf], [3e38] * 8):
         assert bits(refnum.exact_norm(np.array(special, np.float32))) == [second.norm(bits(special))]
+    ties = [[2.0**24, *[2.0**12] * 2, *rest] for rest in ([], [1], [1, 2.0**-40])]
+    ties += [[2.0**24, *[2.0**12] * 6, rest] for rest in (2, 3, 3.5)]
+    small = [[2.0**-149] * 2, [2.0**-149] * 3, [2.0**-126, *[2.0**-138] * 2], [2.0**-127, 2.0**-149],
+             [2.0**-126, 2.0**-138, 2.0**-138, 2.0**-149], [2.0**-125, 2.0**-149]]  # fmt: skip
+    top = float(np.finfo(np.float32).max)
+    for numbers in (*ties, *small, [top, 2.0**115], [top, 2.0**116], [top], [2.0**127, 1e-45]):
+        assert bits(refnum.exact_norm(np.array(numbers, np.float32))) == [second.norm(bits(numbers))]
     swamped = np.array([4097, *[0.5] * 4096], np.float32)
     assert bits(refnum.exact_norm(swamped)) == [second.norm(bits(swamped))] != bits(4097)
 

@@ -77,10 +77,35 @@ def test_the_noise_of_rows_is_that_of_the_whole():
     assert np.array_equal(unpack_nibbles(packed), encode_bits(E2M1, _with_noise(scaled, noise), 0, HOPPER))
 
 
+def test_noise_that_leads_to_a_tie_leaves_a_tie():
+    scaled = np.array([1.25 + 2.0**-23, -1.25 - 2.0**-23, 2.5 + 2.0**-22, 3.5 - 2.0**-22, 1.75 - 2.0**-23], np.float32)
+    noise = np.array([-(2.0**-22), -(2.0**-22), -(2.0**-22), 2.0**-22, 2.0**-22], np.float32)
+    moved = _with_noise(bits_of(scaled), bits_of(noise))
+    assert moved.view(np.float32).tolist() == [1.25, -1.25, 2.5, 3.5, 1.75]
+    assert encode_bits(E2M1, moved, 0, HOPPER).tolist() == [2, 10, 4, 6, 4]
+
+
+def test_noise_is_scaled_by_half_a_step_exactly():
+    """Sums half a unit above a quarter, which are rounded to it, and a little more, which are not."""
+    noise = np.float32(round(0.475 * 2**23) / 2**23)
+    scaled = np.float32(0.25) + np.array([2.0**-26, 2.0**-26 + 2.0**-30]) - noise / 2
+    assert scaled.astype(np.float32).tolist() == scaled.tolist()
+    moved = _with_noise(bits_of(scaled.astype(np.float32)), bits_of(np.full(2, noise)))
+    assert moved.view(np.float32).tolist() == [0.25, 0.25 + 2.0**-25]
+
+
+def test_the_largest_seed_is_a_seed():
+    assert [refnum.tetrajet_v2_signs(seed) >> i & 1 for seed in ((1 << 32) - 1, 1 << 31) for i in range(16)] == [
+        sign < 0 for seed in ((1 << 32) - 1, 1 << 31) for sign in second_v2.signs(seed)]  # fmt: skip
+    x = words((2, 128), 5, 2, 0).view(np.float32)
+    assert not np.array_equal(*(refnum.quantize_tetrajet_v2(x, (1 << 32) - n)[0] for n in (1, 2)))
+
+
 @pytest.mark.parametrize(("seed", "signs"), [(0, "+++++-++++-+-+-+"), (12345, "+-++--+---+-+-++")])
 def test_known_signs(seed, signs):
     mask = refnum.tetrajet_v2_signs(seed)
     assert "".join("-" if mask >> i & 1 else "+" for i in range(16)) == signs
+    assert mask < 1 << 16
     assert [-1 if mask >> i & 1 else 1 for i in range(16)] == second_v2.signs(seed)
 
 
@@ -292,6 +317,7 @@ def test_norms_beside_ties_are_rounded_by_the_exact_root():
         ([2.0**24, *[2.0**12] * 2], 2.0**24),  # below (2^24 + 1)^2
         ([2.0**24, *[2.0**12] * 2, 1], 2.0**24),  # the tie
         ([2.0**24, *[2.0**12] * 2, 1, 2.0**-40], 2.0**24 + 2),
+        ([2.0**24, *[2.0**12] * 2, 1, 2.0**-140], 2.0**24 + 2),
         ([2.0**24, *[2.0**12] * 6, 3], 2.0**24 + 4),
         ([2.0**24, *[2.0**12] * 6, 2], 2.0**24 + 2),
         ([2.0**-149] * 2, 2.0**-149),
@@ -311,6 +337,18 @@ def test_norms_beside_ties_are_rounded_by_the_exact_root():
     assert got.tolist() == [norm for _, norm in columns]
 
 
+def test_a_quotient_by_zero_is_endless_and_warns_of_nothing():
+    dist_w = np.full(6, -np.float32(1e-8), np.float32)  # their sums with 1e-8 are 0
+    dist_q = np.array([2.0**-149, 2.0**-140, 1e-30, 1, 0, -1], np.float32)
+    with np.errstate(all="raise"):
+        assert refnum.q_ramping(dist_w, dist_q, 1).tolist() == [(1 << 31) - 1] * 4 + [1, 1]
+        assert refnum.q_ramping(dist_w, dist_q, 1, beta=0).tolist() == [1] * 6
+        assert refnum.q_ramping(dist_w, dist_q, 1, beta=1).tolist() == [(1 << 31) - 1] * 4 + [1, 1]
+    for walked, jumped, found in zip(bits_of(dist_w).tolist(), bits_of(dist_q).tolist(),
+                                     refnum.q_ramping(dist_w, dist_q, 1).tolist(), strict=True):  # fmt: skip
+        assert second.q_ramping(walked, jumped, Fraction(1), 5, 2**31 - 1) == found
+
+
 def test_a_number_is_rounded_once_to_float32():
     small, one = Fraction(1, 1 << 149), Fraction(1)
     near = [step * unit + more for unit in (small, one, Fraction(1, 1 << 126), Fraction(1 << 100))
@@ -318,6 +356,7 @@ def test_a_number_is_rounded_once_to_float32():
                          Fraction((1 << 25) + 3, 2), Fraction((1 << 24) - 1, 2), (1 << 24) - 1)
             for more in (0, unit / 1024, -unit / 1024)]  # fmt: skip
     top = Fraction(float(np.finfo(np.float32).max))
+    near += [one + Fraction(1, 1 << 24) + Fraction(1, 1 << place) for place in (60, 199, 200, 201, 202, 300)]
     for value in (*near, top, top + Fraction(1 << 102), Fraction(1, 3), Fraction(7, 10)):
         bits = oracle.float_bits(value)
         if bits == 0:

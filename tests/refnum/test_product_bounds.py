@@ -3,6 +3,7 @@
 import functools
 import itertools
 from fractions import Fraction
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -213,3 +214,73 @@ def test_where_is_a_mask_of_results():
     for where in (np.ones((2, 3), bool), np.ones((2, 2), np.uint8)):
         with pytest.raises(ShapeError, match="one for each result"):
             product_bounds(a, a, where=where)
+
+
+FROZEN = Path(__file__).with_name("product_bounds.txt")
+
+
+def frozen_cases():
+    """Label -> arguments of `product_bounds`: finite codes, special ones, scales of every kind."""
+    rng = np.random.default_rng(12)
+    formats = [("E4M3", "E4M3"), ("E5M2", "E4M3"), ("E4M3", "E5M2"), ("E5M2", "E5M2")]
+    kinds = ("none", "row", "float", "block")
+    for number, (kind, scaled) in enumerate(itertools.product(("near", "sparse", "finite", "special"), kinds)):
+        pair, k = formats[number % 4], (300, 100, 33, 256)[number // 4]
+        a, b = (
+            codes(rng, (rows, k), name, kind.replace("special", "finite"))
+            for rows, name in zip((3, 2), pair, strict=True)
+        )
+        if kind == "special":
+            a[1, 3], a[2, 5] = 0x7F, 0x7C if pair[0] == "E5M2" else 0xFF
+            b[1, 7] = 0x7C if pair[1] == "E5M2" else b[1, 7]
+        a[0, k // 2 : k // 2 * 2] = a[0, : k // 2] ^ 0x80  # sums that cancel
+        b[0, k // 2 : k // 2 * 2] = b[0, : k // 2]
+        shapes = [(rows, -(-k // 128) if scaled == "block" else 1) for rows in (3, 2)]
+        scales = [rng.integers(100, 150, shape).astype(np.uint8) for shape in shapes]
+        if scaled == "float":
+            scales = [(s.astype(np.uint32) << 23 | rng.integers(0, 1 << 23, s.shape, np.uint32)).view(np.float32)
+                      for s in scales]  # fmt: skip
+            scales[1][0] *= -1
+        scales = [None, None] if scaled == "none" else scales
+        yield f"{kind} {scaled} {pair[0]} {pair[1]}", (a, b, *scales), pair
+    for kind, (least, most) in RANGES.items():
+        for k in (16, 50, 90):
+            a, b = ((rng.integers(least, most, (rows, k)) | rng.integers(0, 2, (rows, k)) << 15).astype(np.uint16)
+                    for rows in (3, 2))  # fmt: skip
+            a[0, k // 2 : k // 2 * 2] = a[0, : k // 2] ^ np.uint16(0x8000)
+            b[0, k // 2 : k // 2 * 2] = b[0, : k // 2]
+            a[2] &= np.uint16(0x7FFF)
+            b[1] &= np.uint16(0x7FFF)
+            yield f"{kind} BF16 {k}", (a, b, None, None), BF16
+    for left, right in ((0x5F00, 0x5F00), (0x5F00, 0x5F7F), (0x5F00, 0x5F80), (0x5F7F, 0x5F7F), (0x5F80, 0x5F80)):
+        x, y = (np.array([[word, 0x0001], [word | 0x8000, 0]], np.uint16) for word in (left, right))
+        yield f"top {left:04X} {right:04X}", (x, y, None, None), BF16
+    least = np.array([[0x01, 0x38], [0x01, 0x01]], np.uint8)
+    yield "significands of one", (least, least, None, None), ("E4M3", "E4M3")
+    beside = (np.array([[0x7F7F, 0x7F7F, 0x7F80], [0x7F7F, 0x7F7F, 0x3F80]], np.uint16),
+              np.array([[0x0D80, 0x0D80, 0x0D80]], np.uint16))  # fmt: skip
+    yield "largest numbers beside small ones", (*beside, None, None), BF16
+    for left, right in ((0x7E800000, 0x00800000), (0x7F000000, 0x00400000), (0x7F7FFFFF, 0x00400000)):
+        one, scales = np.array([[0x38]], np.uint8), (np.array([[s]], np.uint32).view(np.float32) for s in (left, right))
+        yield f"scales {left:08X} {right:08X}", (one, one, *scales), ("E4M3", "E4M3")
+    for scale in (0x00000001, 0x007FFFFF, 0x7E800000, 0x73800000, 0x74000000, 0xF3FFFFFF, 0x7F7FFFFF, 0x40490FDB):
+        a = codes(rng, (3, 70), "E4M3", "near")
+        one = np.array([[scale]], np.uint32).view(np.float32)
+        yield f"one scale 0x{scale:08X}", (a, a[:2], one, None), ("E4M3", "E4M3")
+
+
+def bounds_in_words():
+    for label, arguments, pair in frozen_cases():
+        for chains_ in ("any", "consecutive"):
+            ends = (end.view(np.uint32).ravel().tolist() for end in product_bounds(*arguments, chains_, *pair))
+            words = " ".join(f"{low:08X}-{high:08X}" for low, high in zip(*ends, strict=True))
+            yield f"{label}, {chains_}: {words}"
+
+
+def test_bounds_are_neither_wider_nor_narrower_than_they_were():
+    """`python tests/refnum/test_product_bounds.py` writes them anew."""
+    assert list(bounds_in_words()) == FROZEN.read_text().splitlines()
+
+
+if __name__ == "__main__":
+    FROZEN.write_text("\n".join(bounds_in_words()) + "\n")

@@ -58,3 +58,23 @@ def test_the_fields_decide():
 def test_a_bad_name_says_what_is_allowed(name, words):
     with pytest.raises(ProfileError, match=words):
         get_profile(name)
+
+
+@pytest.mark.parametrize(("field", "least", "most"), [("zero_scale", 0, 254), ("random_bits", 1, 24),
+                                                       ("amax_floor", 1, 0x7F7FFFFF)])  # fmt: skip
+def test_the_ends_of_a_range_are_allowed_and_what_is_beside_them_is_not(field, least, most):
+    for value in (least, most):
+        assert getattr(refnum.Profile("mine", **{field: value}), field) == value
+    for value in (least - 1, most + 1):
+        with pytest.raises(ProfileError):
+            refnum.Profile("mine", **{field: value})
+
+
+def test_floors_and_bytes_of_zero_blocks_are_those_of_the_code_they_model():
+    given = {
+        name: (one.zero_scale, one.amax_floor)
+        for name, one in PROFILES.items()
+        if (one.zero_scale, one.amax_floor) != (0, None)
+    }
+    floors = {name: int(np.float32(number).view(np.uint32)) for name, number in (("RECIPE", 6e-10), ("DEEPGEMM", 1e-4))}
+    assert given == {"RECIPE": (94, floors["RECIPE"]), "DEEPGEMM": (112, floors["DEEPGEMM"]), "MLX": (127, None)}

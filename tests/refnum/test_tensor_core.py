@@ -34,6 +34,14 @@ def codes(rng, shape, name, kind):
     return found.astype(dtype)
 
 
+def test_the_facts_of_instructions_are_those_of_the_clause():
+    facts = {name: (one.formats, one.terms, one.fraction_bits, one.result_bits) for name, one in INSTRUCTIONS.items()}
+    assert facts == {
+        "wgmma_fp8": (("E4M3", "E5M2"), 32, 13, 13), "wgmma_bf16": (("BF16",), 16, 25, 23),
+        "wgmma_fp16": (("FP16",), 16, 25, 23), "mma_bf16": (("BF16",), 16, 25, 23), "mma_fp16": (("FP16",), 16, 25, 23),
+    }  # fmt: skip
+
+
 def accumulators(rng, shape, kind):
     """float32 near the products, or any bits, or zeros."""
     sign = rng.integers(0, 2, shape) << 31

@@ -45,7 +45,8 @@ TARGETS = (
             "model_edges", "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
             "codec", "nonsense", "nvfp4", "hadamard", "tetrajet", "logarithmic", "oscillation", "estimators", "product",
             "tensor_core", "product_bounds", "updates", "optimisers", "integer", "llm_quantisers",
-            "array_kinds", "interchange", "explain_further", "explain_products", "captured_products",
+            "array_kinds", "interchange", "explain_further", "explain_products", "explain_texts", "captured_products",
+            "defaults",
         ))),
     ),
     Target(

@@ -34,9 +34,10 @@ CLOSE = (
     (0x3FD00001, 0x3EC00000),
     (0x3FD00001, 0x3EC00000, 0x00800000, 0),
     (0x20020000, 0x1E700000),
+    (0x1C800000, 0x107FFFFF, 0x047E8000, 0x007FFFFF),
 )
 """float32 bits of tensors: roots of mean squares less than 2^-20 of a step above a tie, means at ties, one of which
-2^-126 raises, and a mean square that is subnormal."""
+2^-126 raises, a mean square that is subnormal, and a mean that is below a tie by half of 2^-126."""
 
 
 def _laid(values: np.ndarray, fmt: Format, columns: int) -> np.ndarray:

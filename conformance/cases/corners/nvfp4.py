@@ -103,6 +103,15 @@ def close_blocks(error: str) -> np.ndarray:
     return np.take_along_axis(units, lanes, axis=1).astype(np.float32) * np.float32(2.0**-24)
 
 
+def endless_blocks() -> np.ndarray:
+    """Blocks of 2^66 and of up to 15 numbers of three quarters of it, which only the scale by 4 holds: the squares of
+    the other's errors add up to Inf from some number on."""
+    lanes = np.arange(16)
+    rows = np.where(lanes <= lanes[:, None], np.float32(0.75), np.float32(0))
+    rows[:, 0] = 1
+    return rows * np.float32(2.0**66)
+
+
 @functools.lru_cache(maxsize=3)
 def _fixed(fmt: Format) -> tuple[tuple[str, np.ndarray], ...]:
     target = Target(fmt, OPERATIONS["quantize_nvfp4"].rounds_to.format({}), 16)
@@ -135,6 +144,7 @@ def quantize_nvfp4(operation: str, params: Mapping[str, Any]) -> Iterator[Corner
         if dear:
             x = close_blocks(get_variant(variant).error)
             yield "errors that are equal, or nearly", {"x": x, "tensor_amax": one(0x44C00000)}
+            yield "errors beyond float32", {"x": endless_blocks(), "tensor_amax": one(0x60800000)}
     yield "specials, the maximum of the tensor itself", {"x": as_float(matrix(_fixed(fmt)[1][1], 64), fmt)}
     yield from _shapes(fmt)
     yield from _random(fmt, variant)
