@@ -81,7 +81,7 @@ WRONG = {
     "numbers": [*NO_ARRAY[2:], X[:2], X.astype(np.float64), X.astype(">f4"), CODES, X > 0],
     "float32": [*NO_ARRAY[2:], X[:2], BF16, X.astype(np.float64), X.astype(">f4"), CODES, X > 0],
     "counts": [*NO_ARRAY[2:], X, X > 0, np.ones((2, 128), np.int32),
-               np.full((4, 128), -1, np.int32), np.full((4, 128), 2**31 - 1, np.int32)],
+               np.full((4, 128), -1, np.int32), np.full((4, 128), 2**31, np.int64)],
     "number": [*NOTHING, None, True, np.True_, "1", [1], np.array(1.0), float("nan"), float("inf"), -1, 1e-60, 1e60],
     "part": [*NOTHING, None, True, "1", [1], float("nan"), float("inf"), -1, 1.5],
     "outer scales": [*NO_ARRAY[2:], X, PROB, PROB[:, None].astype(float)],
