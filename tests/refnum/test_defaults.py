@@ -8,6 +8,17 @@ import pytest
 
 import refnum
 
+STABLE_SPAM = {
+    "lr": 0.001,
+    "betas": (0.9, 0.999),
+    "eps": 1e-08,
+    "weight_decay": 0.0,
+    "gammas": (0.7, 0.9),
+    "theta": 0.999,
+    "gap": 1000,
+    "least": 0.5,
+    "mode": "code",
+}
 DEFAULTS = {
     "adam_step": {"lr": 0.001, "betas": (0.9, 0.999), "eps": 1e-08, "weight_decay": 0.0},
     "decode_e2m1": {"dtype": "float32"},
@@ -71,28 +82,8 @@ DEFAULTS = {
         "quiet": 20,
     },
     "stable_spam_apply": {"forget": ""},
-    "stable_spam_factors": {
-        "lr": 0.001,
-        "betas": (0.9, 0.999),
-        "eps": 1e-08,
-        "weight_decay": 0.0,
-        "gammas": (0.7, 0.9),
-        "theta": 0.999,
-        "gap": 1000,
-        "least": 0.5,
-        "mode": "code",
-    },
-    "stable_spam_step": {
-        "lr": 0.001,
-        "betas": (0.9, 0.999),
-        "eps": 1e-08,
-        "weight_decay": 0.0,
-        "gammas": (0.7, 0.9),
-        "theta": 0.999,
-        "gap": 1000,
-        "least": 0.5,
-        "mode": "code",
-    },
+    "stable_spam_factors": STABLE_SPAM,
+    "stable_spam_step": STABLE_SPAM,
     "swiglu_quantize": {"to": "fp8", "profile": "HOPPER"},
     "tensor_core_step": {"instruction": "wgmma_fp8", "a_format": "E4M3", "b_format": "E4M3"},
     "tpr": {"threshold": "midpoint"},
