@@ -182,7 +182,7 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
 
 
 def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row, Members]]:
-    """Yield fields of some pairs: those of few elements and of many are apart, as are classes, and levels of `TWOFOLD`.
+    """Yield fields of some pairs: ordinary elements and special ones are apart, as are levels of `TWOFOLD`.
 
     more: levels of all of them.
     """
@@ -193,12 +193,11 @@ def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row
         key: tuple[int, ...] = (size,) if axis == ROWS else (rows, size * unit(operation) % step_of(operation))
         key = (rows, size) if axis == WHOLE else key
         large = rows * size * unit(operation) > LARGE
-        special = operation not in PRODUCTS and (large or (rows + size) % ORDINARY > 0)
-        large = operation not in PRODUCTS and large
         for half in (0, 1) if two else (0,):
             share = (times + (rows + size + half) % 2) // 2 if two else times
+            special = ((sum(key) + half if two else rows + size) % ORDINARY > 0) or large
             if share:
-                groups[*key, large, special, half].append((rows, size, share))
+                groups[*key, special and operation not in PRODUCTS, half].append((rows, size, share))
     for place, (key, members) in enumerate(sorted(groups.items())):
         levels = {name: shape[name][(key[-1] + at * (place // 4)) % len(shape[name])] for at, name in enumerate(two)}
         yield maker, {**levels, "classes": CLASSES[key[-2]], **more}, members
