@@ -322,8 +322,9 @@ def _field(
         calls = OTHER_DATA if calls in unable else calls
         if (maker.brief and turn % BRIEF_TURNS) or (calls in BEHIND and rows * size * unit(operation) > BEHIND_LARGE):
             calls = ANOTHER_VARIANT
-        part = _part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice)
-        made.append(replace(part, turn=turn if maker.brief else turn // len(CALL_TURNS)))
+        row = {**shape, **named, **repeated}
+        of_calls = turn if maker.brief else turn // len(CALL_TURNS)
+        made.append(_part(maker, row, cell, rows, size, same, calls, of_calls, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
 
@@ -359,15 +360,15 @@ def _experts(shape: Row) -> int:
 
 
 def _part(
-    maker: Maker, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, calls: str, dice: Random
+    maker: Maker, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, calls: str, turn: int, dice: Random
 ) -> Part:
     """Return some rows of a field, or its last columns, or the whole."""
     if maker.cutting.axis == ROWS:
         first = 0 if maker.cutting.from_first else dice.randint(0, cell[0] - rows)
-        return Part(first, rows, {**row, "rows": rows, "calls": calls}, form_of(row), same, calls)
+        return Part(first, rows, {**row, "rows": rows, "calls": calls}, form_of(row), same, calls, turn)
     row = {**row, "columns": columns_of(maker.operation, size * unit(maker.operation)), "calls": calls}
     first = (cell[1] - size) * unit(maker.operation) // step_of(maker.operation)
-    return Part(first if maker.cutting.axis == COLUMNS else 0, 0, row, form_of(row), False, calls)
+    return Part(first if maker.cutting.axis == COLUMNS else 0, 0, row, form_of(row), False, calls, turn)
 
 
 def _repeated(forms: Table, dice: Random) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 import numpy as np
@@ -63,24 +63,29 @@ def splits(row: Mapping[str, Level], even: bool) -> list[int] | None:
 
 def row_map(taken: str, tokens: int, count: int) -> np.ndarray:
     """Return the tokens of `count` routed rows, i32."""
-    number = np.arange(count, dtype=np.int64)
-    scattered = (number * 7919 + 13) % tokens
-    found = {
-        "in order": number % tokens,
-        "scattered": scattered,
-        "backwards": (tokens - 1 - number) % tokens,
-        "last alone": np.full(count, tokens - 1),
-        "first alone": np.zeros(count),
-        "eight each": number // 8 % tokens,
-        "33 of one": np.where(number < 33, tokens // 2, scattered),
-        "few of many": number * 7919 % max(1, tokens // 7),
-        "every expert": number % tokens,
-        "with gaps": number * tokens // max(1, count) % tokens,
-        "shuffled": np.random.default_rng(tokens).permutation(max(tokens, count))[:count],
-    }[taken]
-    return found.astype(np.int32)
+    return _TAKEN[taken](np.arange(count, dtype=np.int64), tokens).astype(np.int32)
 
 
+def _scattered(number: np.ndarray, tokens: int) -> np.ndarray:
+    return (number * 7919 + 13) % tokens
+
+
+_TAKEN: Mapping[str, Callable[[np.ndarray, int], np.ndarray]] = {
+    "in order": lambda number, tokens: number % tokens,
+    "scattered": _scattered,
+    "backwards": lambda number, tokens: (tokens - 1 - number) % tokens,
+    "last alone": lambda number, tokens: np.full(len(number), tokens - 1),
+    "first alone": lambda number, tokens: np.zeros(len(number)),
+    "eight each": lambda number, tokens: number // 8 % tokens,
+    "33 of one": lambda number, tokens: np.where(number < 33, tokens // 2, _scattered(number, tokens)),
+    "few of many": lambda number, tokens: number * 7919 % max(1, tokens // 7),
+    "every expert": lambda number, tokens: number % tokens,
+    "with gaps": lambda number, tokens: number * tokens // max(1, len(number)) % tokens,
+    "shuffled": lambda number, tokens: np.random.default_rng(tokens).permutation(max(tokens, len(number)))[
+        : len(number)
+    ],
+}
+"""How tokens are taken -> (numbers of the routed rows, tokens) -> the token of each."""
 DRAWN = ("cut", "alike", "long", "many", "ordered", "cut", "boundary", "one", "cut")
 """Ways of drawing the rows of every expert: see `drawn`."""
 MOST_EXPERTS, MOST_PADDED = 1100, 1 << 18
@@ -134,7 +139,7 @@ def _cut(dice: Random, rows: int, most: int) -> list[int]:
 
 def _parted(dice: Random, rows: int, experts: int) -> list[int]:
     """Return rows cut at random places into those of so many experts."""
-    cuts = sorted(dice.randint(0, rows) for _ in range(experts - 1))
+    cuts = sorted(dice.choices(range(rows + 1), k=experts - 1))
     return [end - start for start, end in zip([0, *cuts], [*cuts, rows], strict=True)]
 
 
@@ -160,12 +165,12 @@ def _long(dice: Random, rows: int, most: int) -> list[int]:
 
 
 def _many(dice: Random, rows: int, most: int) -> list[int]:
-    return [dice.choice((0, 1, 2, 3)) for _ in range(_few(dice, most) - 1)] + [2]
+    return [*dice.choices((0, 1, 2, 3), k=_few(dice, most) - 1), 2]
 
 
 def _thousand(dice: Random, rows: int, most: int) -> list[int]:
     experts = dice.choice((513, 768, 1023, 1024, 1025, dice.randint(513, MOST_EXPERTS)))
-    return [dice.choice((0, 1, 2, 3)) for _ in range(experts - 1)] + [2]
+    return [*dice.choices((0, 1, 2, 3), k=experts - 1), 2]
 
 
 def _boundary(dice: Random, rows: int, most: int) -> list[int]:

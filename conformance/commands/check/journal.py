@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import mmap
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ from ...vectors.frozen import frozen_cases
 from ...verdicts.tally import Failure
 
 FINDING = "process-died"
+LENGTH = 1 << 13
+"""Bytes of a note, blanks behind it."""
 IN_TURN = "in turn"
 """The stream of calls behind another variant."""
 
@@ -49,7 +52,7 @@ class Journal:
         self.path = path
         self.place: dict[str, Any] = {"pid": os.getpid(), "seed": seed, "examples": examples, "level": level}
         self.texts: dict[str, bytes] = {}
-        self.stream = None if path is None else path.open("wb", buffering=0)
+        self.stream = None if path is None else _mapped(path)
 
     def enter(self, key: tuple[str, str, Mapping[str, Any]], stream: str, seed: int | None = None) -> None:
         """Remember the variant and the stream: `corners`, `vectors`, `structure` or `parts` with an amount,
@@ -68,8 +71,7 @@ class Journal:
         if self.stream is not None:
             more = f', "number": {number}, "there": {"true" if there else "false"}}}'
             text = self._begun(subject) + more.encode()
-            # one write, the longest the same: never half a note
-            os.pwrite(self.stream.fileno(), text.ljust(1024) + b"\n", 0)
+            self.stream[:] = text[:LENGTH].ljust(LENGTH)
 
     def _begun(self, subject: str) -> bytes:
         """Return the note up to the number of the case, which alone changes from call to call."""
@@ -82,6 +84,14 @@ class Journal:
         if self.stream is not None and self.path is not None:
             self.stream.close()
             self.path.unlink(missing_ok=True)
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    """Return the bytes of a new file, which stay when the process dies, and are written without asking the system."""
+    with path.open("w+b") as stream:
+        stream.write(b" " * LENGTH)
+        stream.flush()
+        return mmap.mmap(stream.fileno(), LENGTH)
 
 
 @contextmanager

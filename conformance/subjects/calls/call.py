@@ -316,12 +316,15 @@ def raw(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def other_data(case: Case) -> Case:
+def other_data(case: Case, along: Mapping[str, int] | None = None) -> Case:
     """Return a case of the same shapes whose floating-point, code and scale inputs hold other data.
 
     Every bit pattern of those is legal, so the data is reversed, and where that changes nothing one bit is
     flipped. Floating-point numbers change their binades, or what a kernel finds in a whole tensor, such as its maximum,
     would be the same. Row maps stay as they are: they are indices. The other data of other data is the first data.
+
+    along: name of an input -> the axis along which it is cut into parts, each of which keeps its numbers: it is
+        reversed along its other axes alone.
     """
     inputs = {}
     for name, array in case.inputs.items():
@@ -329,7 +332,11 @@ def other_data(case: Case) -> Case:
         if is_kept(name, array):
             inputs[name] = array.copy()
             continue
-        turned = np.array(bits.reshape(-1)[::-1].reshape(bits.shape), order="C")  # keeps an array without axes
+        if along and name in along:
+            back = np.flip(bits, [axis for axis in range(bits.ndim) if axis != along[name]])
+        else:
+            back = bits.reshape(-1)[::-1].reshape(bits.shape)
+        turned = np.array(back, order="C")  # keeps an array without axes
         if np.array_equal(turned, bits):
             turned ^= bits.dtype.type(1)
         if array.dtype.name in FORMATS:

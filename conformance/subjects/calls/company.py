@@ -39,8 +39,12 @@ FEW = 3
 """Other variants below which each stands before a call in both dtypes."""
 KEPT = 3
 """Fields whose columns later ones are called behind."""
-_beside: dict[tuple[Any, ...], tuple[Subject, list[Case]]] = {}
-"""(variant, inputs) -> the latest subject, and cases of the other variants that it has."""
+Keywords = dict[str, Any]
+Known = dict[int, Keywords | None]
+"""Identity of a case, 0 for one of the variant at hand -> the keywords of its call but for the arrays; None where the
+subject takes no such call."""
+_beside: dict[tuple[Any, ...], tuple[Subject, list[Case], Known]] = {}
+"""(variant, inputs) -> the latest subject, cases of the other variants that it has, and what is known of these."""
 _fields: list[tuple[Case, Cutting]] = []
 """The latest fields of one variant, no two with as many columns."""
 
@@ -50,8 +54,10 @@ class Company:
 
     def __init__(self, subject: Subject, case: Case, cutting: Cutting) -> None:
         """Take a field, and keep it for later ones."""
-        self.subject, self.cutting = subject, cutting
-        self.others = _with_other_inputs(subject, case)
+        self.subject, self.case, self.cutting = subject, case, cutting
+        self.others, self.known = _with_other_inputs(subject, case)
+        self.known.pop(0, None)
+        self.other: Case | None = None
         same = [one for one in _fields if _variant(one[0]) == _variant(case)]
         self.earlier = [one for one in same if _columns(one[0]) != _columns(case)]
         _fields[:] = [*self.earlier[-KEPT:], (case, cutting)]
@@ -60,11 +66,11 @@ class Company:
         """Return the case that goes before a part's, or at its time in another thread; None where nothing does."""
         if part.calls not in BEHIND or not case.elements:
             return None
+        if part.calls == ANOTHER_VARIANT and self.others:
+            return self.others[part.turn % len(self.others)]
         plain = replace(case, params={**case.params, FORM: {}})
         if part.calls in (THE_SAME, ANOTHER_THREAD):
             return plain
-        if part.calls == ANOTHER_VARIANT and self.others:
-            return self.others[part.turn % len(self.others)]
         found = None
         if part.calls == ANOTHER_SHAPE:
             found = _turned(plain, self.cutting)
@@ -72,14 +78,30 @@ class Company:
             found = _part_of(plain, 0, 1)
         elif part.calls == OTHER_COLUMNS:
             found = next(self._wider(part), None) or _part_of(plain, 1, step_of(case.operation))
-        return found or other_data(plain)
+        return found or replace(plain, inputs=part.of(self._other_data(), self.cutting.inputs))
 
-    def keywords(self, case: Case) -> dict[str, Any] | None:
+    def keywords(self, case: Case) -> Keywords | None:
         """Return the keywords of a call on a case, with arrays of its own; None where the subject takes no such."""
+        if self.subject.outside is not None and self.subject.outside(case):
+            return None
         arrays = {name: np.array(one) for name, one in stored_inputs(case).items()}
-        with suppress(RefnumError):
-            return arguments_for(self.subject, case, arrays)
-        return None
+        key = id(case) if any(one is case for one in self.others) else 0
+        if key not in self.known:
+            self.known[key] = None
+            with suppress(RefnumError):
+                given = arguments_for(self.subject, case, arrays)
+                self.known[key] = {name: value for name, value in given.items() if name not in arrays}
+        known = self.known[key]
+        if known is None:
+            return None
+        lists = {name: list(value) for name, value in known.items() if isinstance(value, list)}
+        return {**known, **lists, **arrays}
+
+    def _other_data(self) -> Mapping[str, np.ndarray]:
+        """Return the field's arrays with other data, of which each part has the numbers that its own are made of."""
+        if self.other is None:
+            self.other = other_data(self.case, {name: axis for name, (axis, _) in self.cutting.inputs.items()})
+        return self.other.inputs
 
     def _wider(self, part: Part) -> Iterator[Case]:
         """Yield cases of as many rows as a part has, and other columns."""
@@ -118,14 +140,15 @@ def _others(
     return far_from(operation, profile, kept, subject.refuses)
 
 
-def _with_other_inputs(subject: Subject, case: Case) -> list[Case]:
+def _with_other_inputs(subject: Subject, case: Case) -> tuple[list[Case], Known]:
     """Return cases of other variants without the optional inputs that a case has, or with those that it lacks.
 
-    Every other one has inputs of another dtype, and where there are few variants each comes both ways.
+    Every other one has inputs of another dtype, and where there are few variants each comes both ways. With them
+    comes what is known of them.
     """
     key = _variant(case), *case.inputs
     if key in _beside and _beside[key][0] is subject:
-        return _beside[key][1]
+        return _beside[key][1:]
     every = _others(subject, case.operation, case.profile, case.params)
     given, dtypes = opposite(case)
     own = {name: level for name, level in case.params.items() if name in OPERATIONS[case.operation].params}
@@ -136,8 +159,8 @@ def _with_other_inputs(subject: Subject, case: Case) -> list[Case]:
     if len(_beside) > KEPT:
         _beside.clear()
     found = [case_beside(case.operation, *one, {**given, **more}, place) for place, one, more in ways]
-    _beside[key] = subject, found
-    return found
+    _beside[key] = subject, found, {}
+    return found, _beside[key][2]
 
 
 def _part_of(case: Case, axis: int, step: int) -> Case | None:

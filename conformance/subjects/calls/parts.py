@@ -215,8 +215,10 @@ def _room(array: np.ndarray) -> Room:
 class Sweep:
     """The calls of one subject on the parts of a field."""
 
-    def __init__(self, subject: Subject, case: Case, cutting: Cutting, like: Sequence[np.ndarray]) -> None:
-        """Make room for every input and output."""
+    def __init__(
+        self, subject: Subject, case: Case, cutting: Cutting, like: Sequence[np.ndarray], before: Sweep | None = None
+    ) -> None:
+        """Make room for every input and output. before: one of the same subject."""
         self.subject, self.case, self.cutting = subject, case, cutting
         self.function = subject.operations[case.operation]
         self.takes_out = takes_out(self.function, case.operation)
@@ -226,7 +228,13 @@ class Sweep:
         self.inside = {name: _room(array) for name, array in stored_inputs(case).items()}
         self.outside = {name: _room(array) for name, array in self._stored(self.like).items()}
         self.kept, self.error, self.parted = False, "", False
-        self.given: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self.given: dict[tuple[Any, ...], dict[str, Any]] = before.given if before and before.alike(case) else {}
+
+    def alike(self, case: Case) -> bool:
+        """Whether calls on another field have the keywords of those on this one, but for the arrays."""
+        own = self.case
+        same_variant = (own.operation, own.profile, own.params) == (case.operation, case.profile, case.params)
+        return same_variant and own.inputs.keys() == case.inputs.keys()
 
     def called(self, part: Part) -> Called | None:
         """Return a call that answered, whose bytes are to be compared; None for one that is to be watched closely."""
@@ -298,10 +306,11 @@ class Sweep:
     def _at_once(self, alone: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
         """Return what a call gives while another of the same is under way in another thread."""
         copies = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in alone.items()}
-        begun, results = threading.Event(), list[Any]()
+        to_begin, results = threading.Lock(), list[Any]()
+        to_begin.acquire()
 
         def other() -> None:
-            begun.set()
+            to_begin.release()
             try:
                 results.append(self.function(**copies))
             except RefnumError:  # a call that the subject declares not to take
@@ -312,7 +321,7 @@ class Sweep:
                 pass
 
         ended = in_a_thread(other)
-        begun.wait(BEGUN)
+        to_begin.acquire(timeout=BEGUN)
         try:
             result = self.function(**asked)
         except CallTimeout:  # the other one may hang as well
@@ -387,5 +396,6 @@ _latest: list[Sweep] = []
 def _sweep(subject: Subject, case: Case, cutting: Cutting, like: Sequence[np.ndarray]) -> Sweep:
     """Return the latest sweep again where it is of the same field: a field is called in several runs of parts."""
     if not (_latest and _latest[0].subject is subject and _latest[0].case is case):
-        _latest[:] = [Sweep(subject, case, cutting, like)]
+        before = _latest[0] if _latest and _latest[0].subject is subject else None
+        _latest[:] = [Sweep(subject, case, cutting, like, before)]
     return _latest[0]

@@ -32,17 +32,26 @@ def made_wrong(live: tuple[Any, ...], turned: Collection[tuple[int, ...]] = ()) 
     turned: shapes of inputs whose columns lie together: a result of such a shape may lie with its axes in any order.
     """
     for number, result in enumerate(live):
-        if type(result).__name__ not in PLAIN and any(kind.__name__ in PLAIN for kind in type(result).__mro__):
-            return Finding.SUBCLASS, f"result {number} is a {type(result).__name__}, which computes otherwise"
-        if getattr(result, "requires_grad", False):
-            return Finding.SUBCLASS, f"result {number} requires a gradient, which no input does"
-        if 0 not in result.shape and not is_contiguous(result, any_order=tuple(result.shape) in turned):
-            return Finding.NOT_CONTIGUOUS, f"result {number} is not contiguous"
-        if isinstance(result, np.ndarray) and result.size and not result.flags.writeable:
-            return Finding.READ_ONLY, f"result {number} cannot be written"
+        if not (type(result) is np.ndarray and result.flags.c_contiguous and result.flags.writeable):
+            found = _wrong(number, result, turned)
+            if found:
+                return found
         for other in range(number):
             if share_memory(live[other], result):
                 return Finding.OVERLAP, f"results {other} and {number} share memory: writing one changes the other"
+    return None
+
+
+def _wrong(number: int, result: Any, turned: Collection[tuple[int, ...]]) -> Found:
+    """Return how one result is no plain array that a caller can write; see `made_wrong`."""
+    if type(result).__name__ not in PLAIN and any(kind.__name__ in PLAIN for kind in type(result).__mro__):
+        return Finding.SUBCLASS, f"result {number} is a {type(result).__name__}, which computes otherwise"
+    if getattr(result, "requires_grad", False):
+        return Finding.SUBCLASS, f"result {number} requires a gradient, which no input does"
+    if 0 not in result.shape and not is_contiguous(result, any_order=tuple(result.shape) in turned):
+        return Finding.NOT_CONTIGUOUS, f"result {number} is not contiguous"
+    if isinstance(result, np.ndarray) and result.size and not result.flags.writeable:
+        return Finding.READ_ONLY, f"result {number} cannot be written"
     return None
 
 
