@@ -158,12 +158,13 @@ def test_every_length_of_an_expert_stands_in_one_case_of_every_variant():
 def test_rows_of_zeros_decide_scales_of_columns():
     """They take no part in the scale of their tile (N10), though their own is the largest."""
     asked = fields("fp8_columns", "HOPPER", OPERATIONS["fp8_columns"].defaults(), "full")
-    field = next(
-        one for one in asked if one.parts[0].row["classes"] == "special" and one.parts[0].row["drawn"] == "every"
-    )
-    inputs = field.case.inputs
-    ones = field.case.with_inputs({"codes": inputs["codes"] | np.uint8(inputs["codes"] == 0)})
-    assert not np.array_equal(run_golden(ones)["scales"], run_golden(field.case)["scales"])
+    found = [one.case for one in asked if one.parts[0].row["classes"] == "special"][:200]
+    decided = 0
+    for case in found:
+        codes = case.inputs["codes"]
+        ones = case.with_inputs({"codes": codes | np.uint8(codes == 0)})
+        decided += not np.array_equal(run_golden(ones)["scales"], run_golden(case)["scales"])
+    assert decided > len(found) // 4
 
 
 @pytest.mark.parametrize("name", ["a_scales", "b_scales"])
