@@ -22,7 +22,7 @@ lint: $(VENV)/.dev ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev ## static types
+types: torch ## static types, those of torch among them
 	$(BIN)/mypy
 
 docs: $(VENV)/.dev ## the documentation, warnings are errors
