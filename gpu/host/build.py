@@ -24,7 +24,7 @@ from refnum.errors import UnsupportedError
 from ..cache import cache_folder
 
 ROOT = Path(__file__).resolve().parents[1]
-FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC")
+FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 NATIVE = "-march=native"
 COMPILERS = ("g++", "c++", "clang++")
 

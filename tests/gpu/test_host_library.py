@@ -68,7 +68,7 @@ def test_key_follows_sources_flags_and_compiler(host, monkeypatch, tmp_path):
 MUTANTS = {
     "ties away from even": ("fp8_to_mxfp4.cuh", "0x07070707u", "0x08080808u"),
     "empty blocks take part": ("mxfp4_to_fp8.cuh", "byte == NAN_BYTE || is_empty(packed)", "byte == NAN_BYTE"),
-    "float32 ties go up": ("float32.cuh", "2 * rest + (kept & 1) > (uint64_t)1", "2 * rest + 1 > (uint64_t)1"),
+    "float32 ties go up": ("float32.cuh", "2 * rest + (kept & 1) > 1u", "2 * rest + 1 > 1u"),
 }
 
 
