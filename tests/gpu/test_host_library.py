@@ -11,6 +11,7 @@ import pytest
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.errors import UnsupportedError
 from refnum.gpu import subjects
+from refnum.gpu.checks import BFLOAT16
 from refnum.gpu.host import build as library
 
 
@@ -120,3 +121,12 @@ def test_subject_declares_every_operation(host):
     without = {name for name, row in OPERATIONS.items() if row.family in ("integer", "oscillation", "tetrajet_v2")}
     without |= {"quantize_mx", "dequantize_mx", "adam_apply", "spam_apply"}
     assert set(OPERATIONS) - set(entry["operations"]) == without
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0), (5, 7)])
+@pytest.mark.parametrize("dtype", ["u1", "i8", "f4", BFLOAT16])
+def test_address_is_that_of_the_first_byte(shape, dtype):
+    x = np.zeros(shape, dtype)
+    x.flags.writeable = False
+    for view in (x, x[..., ::-1][..., 1:] if x.ndim else x, x.T, x.view(np.ndarray)):
+        assert library.address(view) == view.ctypes.data
