@@ -22,7 +22,8 @@ _NOTHING, _ONE = np.uint32(0), np.uint32(1)
 _PLACE = np.uint32(23)
 _TOP, _MOST_PLACES = np.uint32(31), np.uint32(31)
 _DROP, _BELOW_HALF = np.uint32(7), np.uint32(63)
-_WIDE_ONE, _WIDE_PLACE, _WIDE_FRACTION = np.uint64(1), np.uint64(52), np.uint64((1 << 52) - 1)
+_WIDE_NOTHING, _WIDE_ONE = np.uint64(0), np.uint64(1)
+_WIDE_PLACE, _WIDE_FRACTION = np.uint64(52), np.uint64((1 << 52) - 1)
 _GUARD = np.uint32(6)
 """Bits below a larger addend's last place, the last of them sticky: three suffice, for only addends of neighbouring
 exponents cancel more than one leading bit, and their sum is exact."""
@@ -140,7 +141,7 @@ def _bit_length(word: Array) -> Array:
 
     Their conversion to float64 is exact and normal, whatever the host's rounding or flushing mode.
     """
-    return (word.astype(np.float64).view(np.uint64) >> np.uint64(52)).astype(np.int32) - np.int32(1022)
+    return (word.astype(np.float64).view(np.uint64) >> _WIDE_PLACE).astype(np.int32) - np.int32(1022)
 
 
 def _round(word: Array, exponent: Array, bits: int = 24) -> Array:
@@ -175,7 +176,7 @@ def _multiply(a: Array, b: Array) -> Array:
     if not bool((np.maximum(x, y) >= INF).any()):
         return found
     infinite = (x == INF) | (y == INF)
-    invalid = (x > INF) | (y > INF) | (infinite & ((x == np.uint32(0)) | (y == np.uint32(0))))
+    invalid = (x > INF) | (y > INF) | (infinite & ((x == _NOTHING) | (y == _NOTHING)))
     return np.where(invalid, NAN, np.where(infinite, INF | ((a ^ b) & SIGN), found))
 
 
@@ -238,7 +239,7 @@ def _add(a: Array, b: Array) -> Array:
     found = _round_sum(total, np.minimum(np.uint32(1022 + 31) - length, field + _ONE), field)
     if not bool((large >= _NEAR_OVERFLOW).any()):
         return found | sign
-    invalid = (large > INF) | ((small == INF) & (opposite != np.uint32(0)))
+    invalid = (large > INF) | ((small == INF) & (opposite != _NOTHING))
     return np.where(invalid, NAN, np.where(large == INF, INF, np.minimum(found, INF)) | sign)
 
 
@@ -248,11 +249,11 @@ def _multiply_add(a: Array, b: Array, c: Array) -> Array:
     minus, other = (a ^ b) & SIGN, c & SIGN
     total, sign, lowest = _sum(left * right, e + f - np.int32(300), minus, addend, g - np.int32(150), other)
     # an exact zero is +0, unless both the product and the addend carry a minus
-    found = _round(*_jammed(total, lowest)) | sign * (total != np.uint64(0)) | minus & other
+    found = _round(*_jammed(total, lowest)) | sign * (total != _WIDE_NOTHING) | minus & other
     if not bool((np.maximum(np.maximum(x, y), z) >= INF).any()):
         return found
     infinite, opposite = (x == INF) | (y == INF), minus != other
-    zero = (x == np.uint32(0)) | (y == np.uint32(0))
+    zero = (x == _NOTHING) | (y == _NOTHING)
     invalid = (x > INF) | (y > INF) | (z > INF) | (infinite & (zero | ((z == INF) & opposite)))
     return np.where(invalid, NAN, np.where(z == INF, c, np.where(infinite, INF | minus, found)))
 
@@ -270,14 +271,14 @@ def _sum(x: Array, i: Array, minus: Array, y: Array, j: Array, other: Array) -> 
     distance = np.minimum(abs(i - j), np.int32(62)).astype(np.uint64)
     aligned = small >> distance
     aligned = aligned | ((aligned << distance) != small)
-    opposite = (minus != other).astype(np.uint64) << np.uint64(1)
+    opposite = (minus != other).astype(np.uint64) << _WIDE_ONE
     return large + aligned - aligned * opposite, choose(swap, other, minus), exponent
 
 
 def _leading(word: Array, exponent: Array) -> tuple[Array, Array]:
     """The same number with its leading one in bit 60; zero with an exponent below any other."""
     places = np.int32(61) - np.maximum(_bit_length(word), np.int32(0))
-    return word << places.astype(np.uint64), exponent - places - (word == np.uint64(0)) * np.int32(2000)
+    return word << places.astype(np.uint64), exponent - places - (word == _WIDE_NOTHING) * np.int32(2000)
 
 
 def choose(condition: Array, a: Array, b: Array) -> Array:
