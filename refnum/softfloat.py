@@ -145,10 +145,9 @@ def _bit_length(word: Array) -> Array:
 
 
 def _round(word: Array, exponent: Array, bits: int = 24) -> Array:
-    """Magnitude bits (u32) of word * 2**exponent (u64 below 2**53, i32), to nearest even: of float32, or, of 8 `bits`, of
-    bfloat16.
+    """Magnitude bits (u32) of word * 2**exponent (u64 below 2**53, i32), to nearest even: of float32 or of bfloat16.
 
-    As a float64, which is exact and normal, the word has its leading one in bit 52.
+    bits: 24 or 8. As a float64, which is exact and normal, the word has its leading one in bit 52.
     """
     significand = word.astype(np.float64).view(np.uint64)
     field = (significand >> _WIDE_PLACE).astype(np.int32)
