@@ -15,7 +15,7 @@ import numpy as np
 from refnum.errors import ArgumentError, ShapeError, UnsupportedError, shown
 from refnum.profiles import Profile
 
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+BFLOAT16, FLOAT32, UINT8 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32), np.dtype(np.uint8)
 BLOCK, TILE = 32, 128
 TILES = ((1, TILE), (TILE, TILE))
 UNIT = BLOCK // 2 + 1
@@ -51,14 +51,14 @@ def tiles(n: int) -> int:
 
 def layout_of(rows: int, columns: int, layout: str) -> tuple[tuple[int, ...], np.dtype]:
     """Return the shape and dtype of the storage of [rows, columns] E8M0 bytes in a layout (N6.2)."""
+    if layout == "bytes":
+        return (rows, columns), UINT8
     high, quads = -(-rows // 4) * 4, -(-columns // 4)
-    float32 = np.dtype(np.float32)
     stored: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
-        "bytes": ((rows, columns), np.dtype(np.uint8)),
-        "float32": ((rows, columns), float32),
-        "gemm_float32": ((columns, high), float32),
+        "float32": ((rows, columns), FLOAT32),
+        "gemm_float32": ((columns, high), FLOAT32),
         "packed_ue8m0": ((quads, high), np.dtype(np.int32)),
-        "swizzled": ((tiles(rows) * quads * 512,), np.dtype(np.uint8)),
+        "swizzled": ((tiles(rows) * quads * 512,), UINT8),
     }
     return stored[layout]
 

@@ -31,6 +31,7 @@ np.empty(1 << 24, np.uint8)
 # follow make the temporaries of a small call three times as dear. The array is never touched, so it costs nothing.
 
 _OTHERWISE = (np.ma.MaskedArray, np.matrix)
+GIVE = "give numbers, or an array of NumPy, CuPy, torch or another library that has DLPack or __array__"
 _FLOAT_INPUTS = "float32, bfloat16 (ml_dtypes or its uint16 bits), float16"
 
 
@@ -38,7 +39,7 @@ def require_array(name: str, x: Array) -> None:
     """Raise DtypeError unless `x` is an array; one that reads its items otherwise (masked, a np.matrix) is none."""
     array = isinstance(getattr(x, "dtype", None), np.dtype) and hasattr(x, "ndim") and hasattr(x, "__array_function__")
     if not array or isinstance(x, _OTHERWISE):
-        raise DtypeError(f"{name} is a {type(x).__name__}; give a NumPy or CuPy array")
+        raise DtypeError(f"{name} is a {type(x).__name__}; {GIVE}")
 
 
 def require_matrix(name: str, x: Array, multiple: int = 1) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .arrays import Array
-from .softfloat import _bit_length, _jammed, _split, choose
+from .softfloat import _jammed, _round, _split, choose
 
 _LIMB = 36
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -106,13 +106,5 @@ def rounded(sums: Sums, power: int, bits: int) -> Array:
     bits: 24 for float32, 8 for bfloat16. Returns the bits of that format as u32; a sum of zero is +0, one that rounds
     to zero keeps its sign, overflow gives an infinity.
     """
-    word, exponent = _jammed(sums.word, sums.exponent + np.int32(power))
-    least = np.int32(-125 - bits)
-    shift = np.maximum(_bit_length(word) - np.int32(bits), least - exponent)
-    drop = np.clip(shift + np.int32(1), np.int32(1), np.int32(60)).astype(np.uint64)
-    doubled = word << np.uint64(1)
-    half = np.uint64(1) << (drop - np.uint64(1))
-    kept = ((doubled + half - np.uint64(1) + ((doubled >> drop) & np.uint64(1))) >> drop).astype(np.uint32)
-    base = np.clip(exponent + shift - least, np.int32(0), np.int32(254)).astype(np.uint32) << np.uint32(bits - 1)
-    magnitude = np.minimum(base + kept, np.uint32(0xFF << (bits - 1)))
+    magnitude = _round(*_jammed(sums.word, sums.exponent + np.int32(power)), bits)
     return magnitude | sums.negative.astype(np.uint32) << np.uint32(bits + 7)

@@ -65,7 +65,8 @@ def _exact(terms: np.ndarray[Any, Any], wide: bool) -> tuple[list[Step], int]:
         bits = int(NAN) if nan else int(INF) | (True in infinite) << 31
         return [Step("sum", word, "N22.2")], bits if wide else bits >> 16
     total = sum(numbers, Fraction(0))
-    steps = [Step("sum", f"exactly {show(total)}, a quarter of it is {show(total / 4)}", "N22.2")]
+    shown = "exactly" if Fraction(float(total)) == total else "about"  # as a float64 at the longest
+    steps = [Step("sum", f"{shown} {show(total)}, a quarter of it is {show(total / 4)}", "N22.2")]
     return steps, _rounded(total / 4, 24 if wide else 8)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .argument_kinds import CODED, HELD, KINDS, LAYOUT, OTHERWISE, STORED
-from .arrays import BFLOAT16
+from .arrays import BFLOAT16, GIVE
 from .errors import ArgumentError, DtypeError, shown
 from .formats import Format
 from .profiles import Profile
@@ -29,7 +29,6 @@ Array = Any
 
 _NUMBERS = (bool, int, float, list, tuple)
 _AT_ONCE = (np.ndarray, str, bool, type(None), Profile, Format)
-_GIVE = "give numbers, or an array of NumPy, CuPy, torch or another library that has DLPack or __array__"
 
 
 def door(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -207,9 +206,9 @@ def _from_numbers(name: str, holds: str, value: Any) -> np.ndarray:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError, RuntimeError):
-        raise DtypeError(f"{name} is {shown(value)}, which makes no array of numbers; {_GIVE}") from None
+        raise DtypeError(f"{name} is {shown(value)}, which makes no array of numbers; {GIVE}") from None
     if array.dtype.kind not in "iuf" and array.dtype.kind != "V":
-        raise DtypeError(f"{name} is {shown(value)}, which makes no array of numbers; {_GIVE}")
+        raise DtypeError(f"{name} is {shown(value)}, which makes no array of numbers; {GIVE}")
     if array.dtype not in (np.float64, np.int64, np.uint64):  # rows that are arrays have a dtype
         return _as_bits(holds, array)
     if holds == "int32":
@@ -258,8 +257,8 @@ def _native(name: str, value: Any) -> Array:
             return np.from_dlpack(value)
     except Exception as error:  # code of another library
         words = next(iter(str(error).splitlines()), "")[:200]
-        raise DtypeError(f"{name} is a {type(value).__name__} that cannot be read: {words}; {_GIVE}") from error
-    raise DtypeError(f"{name} is a {type(value).__name__}; {_GIVE}")
+        raise DtypeError(f"{name} is a {type(value).__name__} that cannot be read: {words}; {GIVE}") from error
+    raise DtypeError(f"{name} is a {type(value).__name__}; {GIVE}")
 
 
 def _as_bits(holds: str, array: Array) -> Array:
@@ -313,7 +312,7 @@ class _Place:
             array = plain.cpu().numpy() if self.cupy is None else self.cupy.from_dlpack(plain)
         except Exception as error:  # sparse, quantised and fake tensors, and dtypes that NumPy does not have
             words = next(iter(str(error).splitlines()), "")[:200]
-            raise DtypeError(f"{name} is a tensor of {tensor.dtype} that cannot be read: {words}; {_GIVE}") from error
+            raise DtypeError(f"{name} is a tensor of {tensor.dtype} that cannot be read: {words}; {GIVE}") from error
         if coded != "BF16":
             return array
         bits = array.view(np.uint16)

@@ -69,7 +69,7 @@ def _power_between(fraction: Fraction, digits: int) -> tuple[Fraction, Fraction]
     low = high = root = 1 << digits
     root *= 2
     while fraction:
-        root = math.isqrt(root << digits)  # too small by less than a unit
+        root = math.isqrt(root << digits)  # too small by less than two: half of what the last one lacks, and the cut
         fraction *= 2
         if fraction >= 1:
             low, high, fraction = low * root >> digits, (high * (root + 2) >> digits) + 1, fraction - 1

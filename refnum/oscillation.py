@@ -25,6 +25,7 @@ from .arrays import (
 from .codec import decode_table
 from .division import divide, normalised
 from .errors import ArgumentError, DtypeError, ShapeError, shown
+from .exact_means import nearest_bits
 from .formats import E2M1
 from .softfloat import INF, add, multiply, subtract
 from .tetrajet_v2 import BLOCK_V2, _require_scales, scale_products
@@ -88,7 +89,7 @@ def _floor_quotient(a: Array, b: Array) -> Array:
     up = np.clip(distance, np.int32(0), np.int32(33)).astype(np.uint64)
     down = np.clip(-distance, np.int32(0), np.int32(32)).astype(np.uint64)
     found = (left << up) // np.maximum(right << down, np.uint64(1))
-    large = (distance > np.int32(33)) | (a == INF) | (b == np.uint32(0))
+    large = (a == INF) | (b == np.uint32(0))
     found = np.where(large, np.uint64(1 << 31), np.minimum(found, np.uint64(1 << 31)))
     none = (a == np.uint32(0)) | (a > INF) | (b >= INF)
     return np.where(none, np.uint64(0), found).astype(np.int64)
@@ -180,16 +181,7 @@ def _root_bits(total: int) -> int:
     shift += shift % 2
     root = math.isqrt(total << shift)  # of at least 32 bits
     word = root << 1 | (root * root != total << shift)
-    return _nearest(word, -300 - shift // 2 - 1)
-
-
-def _nearest(word: int, exponent: int) -> int:
-    """Float32 bits of word * 2**exponent, to nearest even."""
-    drop = max(word.bit_length() - 24, -149 - exponent)
-    kept = word << -drop if drop <= 0 else word >> drop
-    rest, half = (word & (1 << drop) - 1, 1 << drop - 1) if drop > 0 else (0, 1)
-    kept += rest > half or (rest == half and kept & 1)
-    return min((max(exponent + drop + 149, 0) << 23) + kept, int(INF))
+    return nearest_bits(word * Fraction(2) ** (-300 - shift // 2 - 1))
 
 
 def out_control(norms: Array, share: Any = (1, 10)) -> Array:
@@ -240,10 +232,7 @@ def _number(name: str, value: Any, least: int | None = None, most: int | None = 
     if (exact <= 0 if least is None else exact < least) or (most is not None and exact > most):
         allowed = "positive numbers" if least is None else f"numbers from {least} to {most}"
         raise ArgumentError(f"{name}={shown(value)}; allowed are {allowed}")
-    shift = 200
-    scaled = exact * 2**shift
-    word = scaled.numerator // scaled.denominator << 1 | (scaled.denominator != 1)
-    bits = _nearest(word, -shift - 1)
+    bits = nearest_bits(exact)
     if not exact == 0 and not 0 < bits < int(INF):
         raise ArgumentError(f"{name}={shown(value)}; allowed are numbers that float32 does not round to 0 or Inf")
     return np.array([bits], np.uint32)

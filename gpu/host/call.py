@@ -92,9 +92,15 @@ class HostCall(Call[Array]):
 
     def run(self, function: str, *arguments: Any) -> None:
         """Call a function of the library; an array among the arguments is given by its address."""
-        given = [x if not isinstance(x, np.ndarray) or x.flags.c_contiguous else x.copy() for x in arguments]
-        called = getattr(library(), f"refnum_{function}")
-        called(*[address(x) if isinstance(x, np.ndarray) else x for x in given])
+        copies, given = [], []
+        for x in arguments:
+            if isinstance(x, np.ndarray):
+                if not x.flags.c_contiguous:
+                    x = x.copy()
+                    copies.append(x)  # until the call returns
+                x = address(x)
+            given.append(x)
+        getattr(library(), f"refnum_{function}")(*given)
 
     def finish(self) -> Any:
         """Return the outputs, a tuple unless there is one."""

@@ -58,18 +58,24 @@ void clamp(const void* x, const Vectors& all, int64_t lower, int64_t upper, uint
         const uint32_t high = empty ? number_key<kind>(OCC_INF<kind>) : order_statistic<kind>(keys, upper);
         put<kind>(thresholds, v, bits_of_key<kind>(low));
         put<kind>(thresholds, all.count() + v, bits_of_key<kind>(high));
-        for (int64_t i = 0; i < all.length(); ++i) {
-            const int64_t place = all.place(v, i);
-            const uint32_t bits = number_at<kind>(x, place);
-            Clamped found = clamp_any<kind>(bits, low, high);
-            constexpr uint32_t sign = kind == FLOAT32 ? FLOAT_SIGN : 0x8000u;
-            if (!(beyond_clamp<kind>(bits, high) & sign)) {
+        constexpr int PART = 64;  // in arrays of its own, so that compilers make vectors of it
+        for (int64_t first = 0; first < all.length(); first += PART) {
+            const int count = all.length() - first < PART ? (int)(all.length() - first) : PART;
+            uint32_t bits[PART] = {}, inside[PART], rest[PART];
+            for (int i = 0; i < count; ++i) bits[i] = number_at<kind>(x, all.place(v, first + i));
+            for (int i = 0; i < PART; ++i) {
                 const int up = kind == FLOAT32 ? 0 : 16 * (i & 1);  // both lanes of a word by turns
-                found = clamp_word<kind>(bits << up, low << up, high << up);
-                found.clamped >>= up, found.residual >>= up;
+                const Clamped found = clamp_word<kind>(bits[i] << up, low << up, high << up);
+                inside[i] = found.clamped >> up, rest[i] = found.residual >> up;
             }
-            put<kind>(clamped, place, found.clamped);
-            put<kind>(residual, place, found.residual);
+            for (int i = 0; i < count; ++i) {
+                const int64_t place = all.place(v, first + i);
+                constexpr uint32_t sign = kind == FLOAT32 ? FLOAT_SIGN : 0x8000u;
+                Clamped found = {inside[i], rest[i]};
+                if (beyond_clamp<kind>(bits[i], high) & sign) found = clamp_any<kind>(bits[i], low, high);
+                put<kind>(clamped, place, found.clamped);
+                put<kind>(residual, place, found.residual);
+            }
         }
     }
 }

@@ -49,17 +49,32 @@ uint32_t largest(const uint32_t* bits, int64_t count) {
 template <bool weighted>
 void backward_row(const BackwardWindows& windows, int kind, const void* grad, const void* gate, const void* up,
                   uint32_t prob, int64_t first, int64_t h, uint32_t* dgate, uint32_t* dup, uint32_t* dprob) {
+    constexpr int LEVELS = 6, PART = 1 << LEVELS;  // in arrays of its own, so that compilers make vectors of it
     TreeSum terms;
     terms.count = 0;
-    for (int64_t i = first; i < first + h; ++i) {
-        const uint32_t pair = half_at(gate, i);
-        uint32_t y[2], s[2];
-        silu_and_sigmoid_pairs<1>(windows.words, &pair, y, s);
-        const SwigluGradients one = swiglu_gradients<weighted>(float_at(grad, kind, i), pair << 16,
-                                                               half_at(up, i) << 16, y[0], s[0], prob);
-        dgate[i] = one.gate;
-        dup[i] = one.up;
-        if (weighted) terms.add(one.term);
+    for (int64_t from = first; from < first + h; from += PART) {
+        const int count = first + h - from < PART ? (int)(first + h - from) : PART;
+        uint32_t pairs[PART / 2] = {}, g[PART], u[PART], given[PART] = {}, y[PART], s[PART], nodes[PART], found[2][PART];
+        std::memcpy(pairs, static_cast<const uint8_t*>(gate) + 2 * from, 2 * (size_t)count);
+        silu_and_sigmoid_pairs<PART / 2>(windows.words, pairs, y, s);
+        for (int i = 0; i < PART; ++i) g[i] = gate_float(pairs, i);
+        for (int i = 0; i < PART / 2; ++i) pairs[i] = 0;
+        std::memcpy(pairs, static_cast<const uint8_t*>(up) + 2 * from, 2 * (size_t)count);
+        for (int i = 0; i < PART; ++i) u[i] = gate_float(pairs, i);
+        for (int i = 0; i < count; ++i) given[i] = float_at(grad, kind, from + i);
+        for (int i = 0; i < PART; ++i) {
+            const SwigluGradients one = swiglu_gradients<weighted>(given[i], g[i], u[i], y[i], s[i], prob);
+            found[0][i] = one.gate, found[1][i] = one.up, nodes[i] = one.term;
+        }
+        std::memcpy(dgate + from, found[0], 4 * (size_t)count);
+        std::memcpy(dup + from, found[1], 4 * (size_t)count);
+        if (!weighted) continue;
+        for (int i = 0; i < count && count < PART; ++i) terms.add(nodes[i]);
+        if (count < PART) break;
+        for (int left = PART / 2; left; left /= 2) {
+            for (int i = 0; i < left; ++i) nodes[i] = add_floats(nodes[2 * i], nodes[2 * i + 1]);
+        }
+        terms.add_node<LEVELS>(nodes[0]);
     }
     if (weighted) *dprob = terms.sum();
 }

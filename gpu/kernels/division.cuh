@@ -14,13 +14,19 @@ REFNUM_HD uint32_t divide_floats(uint32_t a, uint32_t b) {
     return __float_as_uint(quotient);
 #else
     const uint32_t x = a & FLOAT_MAGNITUDE, y = b & FLOAT_MAGNITUDE, sign = (a ^ b) & FLOAT_SIGN;
-    if (x > FLOAT_INF || y > FLOAT_INF || (x == y && (x == 0 || x == FLOAT_INF))) return FLOAT_NAN;
-    if (x == FLOAT_INF || y == 0) return sign | FLOAT_INF;
-    if (x == 0 || y == FLOAT_INF) return sign;
-    const int32_t up = leading_zeros(float_significand(x)) - 8, down = leading_zeros(float_significand(y)) - 8;
-    const uint64_t left = (uint64_t)float_significand(x) << (up + 28), right = (uint64_t)float_significand(y) << down;
-    const uint64_t word = (left / right) << 1 | (left % right != 0);  // 29 or 30 bits, the last for what is left
-    return sign | round_to_float(word, float_exponent(x) - up - float_exponent(y) + down - 29);
+    const NormalFloat left = normal_float(x), right = normal_float(y);
+    const uint32_t divisor = right.significand | 0x800000;  // for a zero some number
+    // A quotient of 27 bits at most lies 2**-24 from a whole number, or on it; one of float64 is within 2**-25 of it in
+    // every mode, and cut to the same integer. Of what is left 32 bits say whether it is zero.
+    const uint32_t quotient = (uint32_t)(int32_t)((double)(int32_t)left.significand * (1 << 26) / (double)(int32_t)divisor);
+    const uint32_t rest = (left.significand << 26) - quotient * divisor, carry = quotient >> 26;
+    const uint32_t word = quotient << (4 - carry) | (uint32_t)(rest != 0);
+    const uint32_t found = rounded_float(word, left.field - right.field + 126 + (int32_t)carry);
+    const uint32_t infinite = (uint32_t)(x >= FLOAT_INF) | (uint32_t)(y == 0);
+    const uint32_t zero = (uint32_t)(x == 0) | (uint32_t)(y >= FLOAT_INF);
+    const uint32_t nan = (infinite & zero) | (uint32_t)(x > FLOAT_INF) | (uint32_t)(y > FLOAT_INF);
+    const uint32_t number = choose(FLOAT_INF, found & (zero - 1), 0u - infinite);
+    return choose(FLOAT_NAN, sign | number, 0u - nan);
 #endif
 }
 

@@ -133,9 +133,17 @@ REFNUM_HD void e2m1_words(const uint32_t* bits, const BlockByte& byte, uint32_t*
     REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {
         uint32_t codes = 0, signs = 0;
+#ifndef __CUDA_ARCH__
+        uint32_t counts[8];  // by themselves, for vectors
+        for (int j = 0; j < 8; ++j) counts[j] = e2m1_count<saturate>(multiply_magnitude(bits[8 * i + j], inverse));
+#endif
         REFNUM_UNROLL
         for (int j = 7; j >= 0; --j) {
+#ifdef __CUDA_ARCH__
             codes = codes * 16 + e2m1_count<saturate>(multiply_magnitude(bits[8 * i + j], inverse));
+#else
+            codes = codes * 16 + counts[j];
+#endif
             signs = shift_in<4>(signs, bits[8 * i + j]);
         }
         codes = choose(codes - TWOS * 0x11111111u, signs, NIBBLE_MAGNITUDES);

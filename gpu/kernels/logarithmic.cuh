@@ -109,10 +109,21 @@ REFNUM_HD void unsigned_nans(uint32_t* bits) {
 template <int count, bool plain>
 REFNUM_HD uint32_t luq_codes(const uint32_t* bits, const uint32_t* under, const uint32_t* log, const LuqScale& scale) {
     uint32_t codes = 0, signs = 0;
+#ifndef __CUDA_ARCH__
+    uint32_t found[count];  // by itself, for vectors
+    for (int i = 0; i < count; ++i) {
+        found[i] = plain ? luq_plain_code(bits[i], under[i], log[i], scale)
+                         : luq_any_code(bits[i], under[i], log[i], scale.alpha);
+    }
+#endif
     REFNUM_UNROLL
     for (int i = count - 1; i >= 0; --i) {
+#ifdef __CUDA_ARCH__
         codes = codes * 16 + (plain ? luq_plain_code(bits[i], under[i], log[i], scale)
                                     : luq_any_code(bits[i], under[i], log[i], scale.alpha));
+#else
+        codes = codes * 16 + found[i];
+#endif
         signs = shift_in<4>(signs, bits[i]);
     }
     return without_zero_signs(choose(codes, signs, NIBBLE_MAGNITUDES));

@@ -109,12 +109,11 @@ REFNUM_HD uint32_t cut_product(uint32_t a, uint32_t b, uint32_t magic) {
         : "=f"(sum) : "f"(__uint_as_float(a)), "f"(__uint_as_float(b)), "f"(__uint_as_float(magic)));
     return __float_as_uint(sum);
 #else
-    if (a == 0 || b == 0) return magic;
-    // normal numbers all: significands of 24 bits, places of the product's last bit above the magic number's
+    // normal numbers or zeros: significands of 24 bits, places of the product's last bit below the magic number's
     const uint64_t product = (uint64_t)float_significand(a) * float_significand(b);
-    const int32_t above = float_exponent(a) + float_exponent(b) - 150 - float_exponent(magic);
-    REFNUM_EXPECTS((magic & 0x807FFFFF) == 0 && above < 0);
-    const uint64_t cut = above > -48 ? product >> -above : 0;
+    const int32_t below = float_exponent(magic) + 150 - float_exponent(a) - float_exponent(b);
+    REFNUM_EXPECTS((magic & 0x807FFFFF) == 0 && (product == 0 || below > 0));
+    const uint64_t cut = product >> (below < 63 ? below : 63);
     REFNUM_EXPECTS(cut < 1u << 23);
     return magic + (uint32_t)cut;
 #endif
@@ -133,10 +132,18 @@ REFNUM_HD uint32_t accumulator_word(uint32_t c, uint32_t magic) {
 
 // The step's result from the sum of all words and the count of negative products: 13 fraction bits.
 REFNUM_HD uint32_t step_result(uint32_t words, uint32_t negatives, uint32_t magic) {
+#ifdef __CUDA_ARCH__
     // a signed integer of 23 bits beside 2**23 + 2**22, so that one subtraction makes it a float
     const uint32_t shifted = ((words + negatives) & 0x7FFFFF) ^ 0x4B400000;
     const uint32_t total = add_floats(shifted, 0xCB400000);
     return multiply_floats(total & 0xFFFFFC00u, magic - (23u << 23));  // times 2**(E - 13), exact
+#else
+    const int32_t sum = (int32_t)((words + negatives) << 9) >> 9;
+    const uint32_t magnitude = (uint32_t)(sum < 0 ? -sum : sum);
+    const int32_t up = 23 - leading_place(magnitude);
+    const uint32_t found = magic - ((uint32_t)(up + 1) << 23) + (magnitude << up & 0xFFFFFC00u);  // normal
+    return magnitude ? found | (sum < 0 ? FLOAT_SIGN : 0) : 0;
+#endif
 }
 
 // NaN and Inf among a run's terms are kept beside its accumulator, as two bits: plus and minus infinity; both are NaN.

@@ -123,25 +123,27 @@ __device__ __forceinline__ uint32_t share_above(float below, uint32_t y) {
     asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(share) : "f"(fabsf(__uint_as_float(y))), "f"(0.5f), "f"(-below));
     return __float_as_uint(share);
 }
-#endif
 
 // 16 * codes + code of |y|, to nearest even, saturating, NaN 0, for at most three codes so far. A code is the sum of what
 // y covers of 0 to 2 in halves, of 2 to 4 in ones, and of 4 to 6 in twos: each a float32 from 0 to 1, added to a number
 // with units in its last place. At most one of them is no whole number, so the sum is rounded once.
-REFNUM_HD uint32_t append_e2m1(uint32_t codes, uint32_t y) {
-#ifdef __CUDA_ARCH__
+__device__ __forceinline__ uint32_t append_e2m1(uint32_t codes, uint32_t y) {
     uint32_t sum = multiply_add_floats(codes, FLOAT_SIXTEEN, MINUS_FIFTEEN);
     sum = multiply_add_floats(share_above(0, y), FLOAT_FOUR, sum);
     sum = multiply_add_floats(share_above(1, y), FLOAT_TWO, sum);
     return add_floats(share_above(2, y), sum);
-#else
-    const uint32_t magnitude = y & FLOAT_MAGNITUDE;
-    const uint32_t code = (magnitude > 0x3E800000) + (magnitude >= 0x3F400000) + (magnitude > 0x3FA00000) +
-                          (magnitude >= 0x3FE00000) + (magnitude > 0x40200000) + (magnitude >= 0x40600000) +
-                          (magnitude > 0x40A00000);  // 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5
-    return NO_CODES | (codes & 0xFFF) << 4 | (magnitude > FLOAT_INF ? 0 : code);
-#endif
 }
+#else
+// Code of |y|, to nearest even, saturating, NaN 0.
+REFNUM_HD uint32_t e2m1_of_float(uint32_t y) {
+    const uint32_t magnitude = y & FLOAT_MAGNITUDE;
+    const uint32_t code = (uint32_t)(magnitude > 0x3E800000) + (uint32_t)(magnitude >= 0x3F400000) +
+                          (uint32_t)(magnitude > 0x3FA00000) + (uint32_t)(magnitude >= 0x3FE00000) +
+                          (uint32_t)(magnitude > 0x40200000) + (uint32_t)(magnitude >= 0x40600000) +
+                          (uint32_t)(magnitude > 0x40A00000);  // 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5
+    return magnitude > FLOAT_INF ? 0 : code;
+}
+#endif
 
 // The signs of eight elements, in the top bit of every nibble: float32, or words of two lanes.
 template <int kind>
@@ -160,14 +162,24 @@ REFNUM_HD uint32_t nibble_signs(const uint32_t* w) {
 // Eight elements times a factor -> a packed word. `odd`: a product may be NaN, whose code is 7 without a sign.
 template <int kind>
 REFNUM_HD uint32_t nvfp4_word(const uint32_t* w, uint32_t factor, bool odd) {
-    uint32_t y[8], halves[2] = {NO_CODES, NO_CODES};
+    uint32_t y[8];
     float_bits<kind, 4>(w, y);
+#ifdef __CUDA_ARCH__
+    uint32_t halves[2] = {NO_CODES, NO_CODES};
     REFNUM_UNROLL
     for (int j = 7; j >= 0; --j) {
         y[j] = multiply_floats(y[j], factor);
         halves[j / 4] = append_e2m1(halves[j / 4], y[j]);
     }
-    uint32_t word = choose(permute(halves[0], halves[1], 0x5410), nibble_signs<kind>(w), NIBBLE_MAGNITUDES);
+    const uint32_t codes = permute(halves[0], halves[1], 0x5410);
+#else
+    uint32_t codes = 0;
+    for (int j = 0; j < 8; ++j) {
+        y[j] = multiply_floats(y[j], factor);
+        codes |= e2m1_of_float(y[j]) << 4 * j;
+    }
+#endif
+    uint32_t word = choose(codes, nibble_signs<kind>(w), NIBBLE_MAGNITUDES);
     if (!odd) return word;
     REFNUM_UNROLL
     for (int j = 0; j < 8; ++j) {

@@ -48,11 +48,15 @@ struct TreeSum {
     uint32_t pending[32];
     uint32_t count;
 
-    REFNUM_HD void add(uint32_t term) {
-        int level = 0;
-        for (; count >> level & 1; ++level) term = add_floats(pending[level], term);
-        pending[level] = term;
-        ++count;
+    REFNUM_HD void add(uint32_t term) { add_node<0>(term); }
+
+    // A node of 2**`first` terms, where no fewer wait.
+    template <int first>
+    REFNUM_HD void add_node(uint32_t node) {
+        int level = first;
+        for (; count >> level & 1; ++level) node = add_floats(pending[level], node);
+        pending[level] = node;
+        count += 1u << first;
     }
 
     // The sum of 1 to 2**32 - 1 terms. A sum with +0 is never -0, so adding +0 to it again changes nothing; a node that

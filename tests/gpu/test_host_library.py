@@ -11,6 +11,7 @@ import pytest
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.errors import UnsupportedError
 from refnum.gpu import subjects
+from refnum.gpu.checks import BFLOAT16
 from refnum.gpu.host import build as library
 
 
@@ -68,7 +69,7 @@ def test_key_follows_sources_flags_and_compiler(host, monkeypatch, tmp_path):
 MUTANTS = {
     "ties away from even": ("fp8_to_mxfp4.cuh", "0x07070707u", "0x08080808u"),
     "empty blocks take part": ("mxfp4_to_fp8.cuh", "byte == NAN_BYTE || is_empty(packed)", "byte == NAN_BYTE"),
-    "float32 ties go up": ("float32.cuh", "2 * rest + (kept & 1) > (uint64_t)1", "2 * rest + 1 > (uint64_t)1"),
+    "float32 ties go up": ("float32.cuh", "2 * rest + (kept & 1) > 1u", "2 * rest + 1 > 1u"),
 }
 
 
@@ -120,3 +121,12 @@ def test_subject_declares_every_operation(host):
     without = {name for name, row in OPERATIONS.items() if row.family in ("integer", "oscillation", "tetrajet_v2")}
     without |= {"quantize_mx", "dequantize_mx", "adam_apply", "spam_apply"}
     assert set(OPERATIONS) - set(entry["operations"]) == without
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0), (5, 7)])
+@pytest.mark.parametrize("dtype", ["u1", "i8", "f4", BFLOAT16])
+def test_address_is_that_of_the_first_byte(shape, dtype):
+    x = np.zeros(shape, dtype)
+    x.flags.writeable = False
+    for view in (x, x[..., ::-1][..., 1:] if x.ndim else x, x.T, x.view(np.ndarray)):
+        assert library.address(view) == view.ctypes.data

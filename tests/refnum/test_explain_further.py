@@ -43,7 +43,10 @@ def test_rotations_say_what_was_added():
     x[0, :3] = 8, -1, 2.0**-149
     told = steps("hadamard16", {"x": x, "signs": 2}, (0, 1))
     assert told["signs"] == "++" + "+-" * 7 + ": those of the mask, and of row 1 of the matrix"
-    assert told["sum"].startswith("exactly ") and "a quarter of it is" in told["sum"]
+    assert told["sum"] == "about 1.75 x 2^2, a quarter of it is 1.75 x 2^0"
+    x[0, 2] = 2.0**-10
+    told = steps("hadamard16", {"x": x, "signs": 2}, (0, 1))
+    assert told["sum"] == "exactly 1.750244140625 x 2^2, a quarter of it is 1.750244140625 x 2^0"
     assert steps("hadamard16", {"x": SPECIAL}, (0, 0))["sum"] == "NaN, or infinities of both signs: NaN"
     assert steps("hadamard16", {"x": SPECIAL}, (1, 0))["sum"] == "infinities of one sign: that infinity"
     sums = steps("hadamard16", {"x": np.ones((1, 16), np.float32), "order": "sequential", "signs": 0}, 0)["sum"]
