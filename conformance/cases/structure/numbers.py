@@ -46,8 +46,8 @@ LEAST_SHARE, FAIR_SHARE = 0.7, 0.25
 """Share of `mixed.SHARES` from which on an operation is asked every pair; of others half of that share is. From the
 second on each number still meets the largest number that a case has room for."""
 LOW_COLUMNS = 3
-"""Of so many residues below 512 one stands as columns, as each does beyond: a field of columns costs more than its
-calls."""
+"""Of so many residues of 256 beyond it one stands as columns, as each of 512 does beyond: a field of columns costs more
+than its calls."""
 FEW_RESIDUES = 48
 """Residues among few numbers of rows."""
 BRIEF = (1, 2, 5, 17)
@@ -195,7 +195,7 @@ def _residues(operation: str, share: float, dice: Random, step_along: int = 1) -
                 size = dice.randint(1, room)
                 along = size - (size - number) % step_along  # of a remainder that is the number's
                 yield number, along if along > 0 else 1 + number % min(step_along, room)
-            if loose and not (thin and number % 2) and (number >= 2 * LOW or number % LOW_COLUMNS == 0):
+            if loose and not (thin and number % 2) and (number not in range(LOW, 2 * LOW) or number % LOW_COLUMNS == 0):
                 yield dice.randint(1, room), number
         if LOW <= number < 2 * LOW and not loose:
             yield number, dice.randint(2, 3) if step_along == 1 else 2 + number % 2
