@@ -87,7 +87,7 @@ APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
 """Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
-SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE, WHOLE_SMALL, LEAST_SMALL = 0.12, 6, 0.3, 0.85, 0.5
+SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE, WHOLE_SMALL, LEAST_SMALL = 0.12, 6, 0.3, 0.85, 0.4
 """Share of the pairs that a variant with a layout or a key is asked, and turns; share of one that is not cut, and that
 of its pairs of small numbers; the least share of those of any other."""
 BRIEF_SPECIAL = 6
@@ -105,7 +105,7 @@ RANDOM_STEP = 4
 """Of so many brief pairs one is asked with random bits of each kind."""
 OWN_ROWS, BESIDE, FEW_BESIDE = 24, 1 << 13, 6
 """Numbers of rows beside levels that no table has, elements of their largest part, and rows beside many columns."""
-UNIFORM, LEVELS = 0.8, 9
+UNIFORM, LEVELS = 0.7, 9
 """Share of the numbers that stand in fields of which one input is one element all over, and the levels that have as
 many; half of it for elements below zero, whose like is above, and where fields are many or dear."""
 ORDINARY, LARGE = 3, 1 << 14

@@ -45,13 +45,13 @@ FEW_ROWS, FEW_COLUMNS = 3, 2
 LEAST_SHARE, FAIR_SHARE = 0.7, 0.25
 """Share of `mixed.SHARES` from which on an operation is asked every pair; of others half of that share is. From the
 second on each number still meets the largest number that a case has room for."""
-LOW_COLUMNS = 3
+LOW_COLUMNS, FEW_TIMES = 3, 2
 """Of so many residues of 256 beyond it one stands as columns, as each of 512 does beyond: a field of columns costs more
-than its calls."""
+than its calls; and the least times that one below 512 stands as rows."""
 FEW_RESIDUES = 48
 """Residues among few numbers of rows."""
-BRIEF = (1, 2, 5, 17)
-"""Columns or blocks beside which numbers of rows are asked briefly."""
+BRIEF, BRIEF_RESIDUES = (1, 2, 5, 17), 3
+"""Columns or blocks beside which numbers of rows are asked briefly, and of how many residues one is."""
 ODD_TILES = ((9, 12), (17, 24))
 """Blocks of 32 columns that are three tiles of 128, or of 256, whole or with a part."""
 WHOLE_TWICE = 0.1
@@ -132,7 +132,7 @@ def _thinned(area: int) -> int:
 def brief_pairs(operation: str, dice: Random, residues: bool = True) -> Pairs:
     """Return pairs in which every singled out number stands once, most beside a small one, and the largest.
 
-    residues: whether every residue of 256 stands there too, of numbers beyond 256, as a kernel may treat its last tile
+    residues: whether some residues of 256 stand there too, of numbers beyond 256, as a kernel may treat its last tile
     apart.
     """
     found, step = Pairs(), unit(operation)
@@ -140,9 +140,9 @@ def brief_pairs(operation: str, dice: Random, residues: bool = True) -> Pairs:
         found[rows, dice.choice([size for size in BRIEF if size * step * rows <= AREA // 2] or [1])] += 1
     for size in wide_numbers(operation):
         found[dice.randint(1, max(1, min(40, AREA // 2 // step // size))), size] += 1
-    for rows in (number for number in range(LOW, 2 * LOW) if residues and number not in MARKS):
+    for rows in (number for number in range(LOW, 2 * LOW, BRIEF_RESIDUES) if residues and number not in MARKS):
         found[rows, dice.randint(1, 2)] += 1
-        if step == 1 and rows % 2:
+        if step == 1:
             found[1, rows] += 1
     found[4097, 1] += 1
     found[2, GIANT_WIDE[step == 1]] += 1
@@ -190,12 +190,13 @@ def _residues(operation: str, share: float, dice: Random, step_along: int = 1) -
     for number in RESIDUES:
         room = max(1, min(SMALL[-1], AREA // 4 // number // unit(operation)))
         thin = loose and share < WHOLE_TWICE and number >= 2 * LOW
-        for _ in range(count):
+        for turn in range(max(count, FEW_TIMES if number < 2 * LOW else 1)):
             if not thin or number % 2:
                 size = dice.randint(1, room)
                 along = size - (size - number) % step_along  # of a remainder that is the number's
                 yield number, along if along > 0 else 1 + number % min(step_along, room)
-            if loose and not (thin and number % 2) and (number not in range(LOW, 2 * LOW) or number % LOW_COLUMNS == 0):
+            low = number in range(LOW, 2 * LOW) and number % LOW_COLUMNS
+            if loose and turn < count and not low and not (thin and number % 2):
                 yield dice.randint(1, room), number
         if LOW <= number < 2 * LOW and not loose:
             yield number, dice.randint(2, 3) if step_along == 1 else 2 + number % 2
