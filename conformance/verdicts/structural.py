@@ -17,7 +17,16 @@ from ..cases.levels import NO_LEVEL
 from ..cases.operation import OPERATIONS, plain_like
 from ..cases.structure.byte_order import swapped
 from ..cases.structure.covering import Row
-from ..cases.structure.cutting import ANOTHER_SHAPE, BEHIND, OTHER_COLUMNS, OTHER_DATA, UNCUT, Part, one_shape
+from ..cases.structure.cutting import (
+    ANOTHER_SHAPE,
+    ANOTHER_THREAD,
+    BEHIND,
+    OTHER_COLUMNS,
+    OTHER_DATA,
+    UNCUT,
+    Part,
+    one_shape,
+)
 from ..cases.structure.factors import GROUPED
 from ..cases.structure.illegal import illegal_cases
 from ..cases.structure.levels import Levels, case_of
@@ -174,7 +183,8 @@ def behind(subject: Subject, case: Case, calls: str, turn: int, seconds: float) 
         calls = OTHER_DATA
     if not all(array.ndim for array in case.inputs.values()):  # parts have axes
         return call_behind(subject, other_data(case), seconds, case)
-    part = Part(0, 0, {}, form_of(case), False, calls, turn)
+    elsewhere = calls == ANOTHER_THREAD or turn % 4 == 3
+    part = Part(0, 0, {}, form_of(case), False, calls, turn, elsewhere)
     found = call_parts(subject, case, UNCUT, (part,), plain_like(case), seconds)
     return found[0] if found else call(subject, case, seconds)
 

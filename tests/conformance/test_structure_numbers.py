@@ -13,8 +13,18 @@ from structure_tools import engine_of, golden
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cases.structure.cutting import ANOTHER_SHAPE, cutting
 from refnum.conformance.cases.structure.factors import CASTS, ROUTED
-from refnum.conformance.cases.structure.fields import CALL_TURNS, DATA, OTHERS, Maker, _groups, _turns, fields
+from refnum.conformance.cases.structure.fields import (
+    CALL_TURNS,
+    DATA,
+    ENOUGH_TURNS,
+    OTHERS,
+    Maker,
+    _groups,
+    _turns,
+    fields,
+)
 from refnum.conformance.cases.structure.numbers import (
+    AREA,
     ENDS,
     MOST,
     RESIDUES,
@@ -24,6 +34,7 @@ from refnum.conformance.cases.structure.numbers import (
     few_pairs,
     pairs,
     tall_numbers,
+    unit,
     wide_numbers,
 )
 from refnum.conformance.cases.structure.plan import DEAR, structure_rows, tables
@@ -50,9 +61,10 @@ def test_every_number_is_asked_often(operation):
     for (tall, wide), times in found.items():
         rows[tall] += times
         columns[wide] += times
-    even = 2 if OPERATIONS[operation].even_rows else 1
-    assert all(rows[number] >= TURNS for number in tall_numbers() if number % even == 0)
-    assert all(columns[number] >= TURNS for number in wide_numbers(operation))
+    even, large = 2 if OPERATIONS[operation].even_rows else 1, AREA // unit(operation)
+    tall = [number for number in tall_numbers() if number % even == 0]
+    assert all(rows[number] >= (TURNS // 2 if number > large else TURNS) for number in tall)
+    assert all(columns[number] >= (TURNS // 2 if number > large else TURNS) for number in wide_numbers(operation))
     brief = brief_pairs(operation, Random(0))
     assert {size for _, size in brief} >= {*wide_numbers(operation)}
 
@@ -88,6 +100,14 @@ def test_operands_of_a_product_are_given_without_scales_too():
 def test_rows_are_cut_into_exactly_so_many_experts():
     counts = drawn("experts 43", 100, 32, 1, 5, False)
     assert len(counts) == 43 and sum(counts) == 100
+
+
+@pytest.mark.parametrize("rows", [1, 5, 66, 96, 1024, 1025])
+def test_balanced_and_rising_experts_have_exactly_so_many_rows(rows):
+    for seed in range(20):
+        (*first, last), rising = (drawn(way, rows, 32, 1, seed, False) for way in ("balanced", "rising"))
+        assert sum(first) + last == sum(rising) == rows and last <= min(first, default=last) and len({*first}) < 2
+        assert rows < 6 or rising in (sorted({*rising}), sorted({*rising}, reverse=True))
 
 
 def wrong(operation, holds):
@@ -153,10 +173,10 @@ def test_a_dear_operation_is_asked_ends_of_residues_beside_the_most_columns():
     assert all(any(tall == rows and tall * wide > 0.6 * MOST for tall, wide in found) for rows in ENDS)
 
 
-def test_an_input_of_one_element_stands_beside_residues_of_both_sides():
-    cut, whole = (few_pairs("sawb", Random(0), 200, way) for way in (False, True))
-    assert all({rows for rows, _ in found} & {*RESIDUES} for found in (cut, whole))
-    assert len({wide for _, wide in whole}) > 50 > len({wide for _, wide in cut})
+def test_an_input_of_one_element_stands_beside_numbers_of_both_sides():
+    found = few_pairs("sawb", Random(0), 1, MOST)
+    rows, columns = ({pair[side] for pair in found} for side in (0, 1))
+    assert rows > {*tall_numbers()} and rows & {*RESIDUES} and columns >= {*wide_numbers("sawb"), MOST}
 
 
 def test_what_is_not_cut_is_asked_most_pairs_of_small_numbers():
@@ -169,4 +189,4 @@ def test_a_number_that_was_asked_in_every_form_is_asked_in_those_that_show_most(
     met = Counter()
     turns = [list(_turns("decode_e8m0", 66, wide, 1, met)) for wide in range(1, 66)]
     assert {turn % 8 for of in turns[:TURNS] for turn in of} == {*range(8)}
-    assert all(len(of) == 1 and of[0] % 8 in OTHERS for of in turns[3 * TURNS :])
+    assert all(len(of) == 1 and of[0] % 8 in OTHERS for of in turns[ENOUGH_TURNS:])

@@ -72,7 +72,8 @@ class Part:
 
     first: row or tile. count: rows; 0 for all that follows. row: the levels of its case. form: as in `Case.params`.
     same: every row is the first one, as a storage that repeats rows wants it. calls: what goes before, or at its time.
-    turn: which of several such calls, by the times that the part's number is called so.
+    turn: which of several such calls, by the times that the part's number is called so. elsewhere: whether the call
+    before it comes from another thread.
     """
 
     first: int
@@ -82,6 +83,17 @@ class Part:
     same: bool = False
     calls: str = "once"
     turn: int = 0
+    elsewhere: bool = False
+
+    @property
+    def behind_refusal(self) -> bool:
+        """Whether a call at once comes right behind a refused one, as one in three does."""
+        return self.calls == AT_ONCE and self.turn % 3 == 1
+
+    @property
+    def behind_variant(self) -> bool:
+        """Whether a call at once comes right behind one of another variant, as one in three does."""
+        return self.calls == AT_ONCE and self.turn % 3 == 2
 
     def without_out(self) -> Part:
         """Return the part in a call that gives no `out`."""

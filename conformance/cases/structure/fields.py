@@ -72,7 +72,7 @@ _KINDS = tuple(next(kind for kind in (OUT, SAME, OTHERS) if turn in kind) for tu
 SEEN_AGAIN = 1 << 14
 """Elements up to which a pair that is asked once, in a form that shows less, is asked in another one too: a call that
 gives `out` hands out no arrays of its own, and rows that are all alike cannot be told apart."""
-ENOUGH_TURNS = 3 * TURNS
+ENOUGH_TURNS = 2 * TURNS
 """Turns of a number after which a pair that is asked once is asked in no form that shows less."""
 CALL_TURNS = (ANOTHER_VARIANT, THE_SAME, OTHER_DATA, REFUSED, OTHER_COLUMNS, ANOTHER_SHAPE, AT_ONCE, ANOTHER_THREAD,
               OTHER_ROWS)  # fmt: skip
@@ -81,11 +81,13 @@ BRIEF_TURNS = 5
 """Of so many calls of a variant that is not the first one is made in turn; the others are behind another variant."""
 BEHIND_LARGE = 1 << 16
 """Elements beyond which a part is called behind a small call of another variant, in the place of one as large."""
+ELSEWHERE, ELSEWHERE_LARGE = 0.25, 0.5
+"""Share of the calls before a part, and before such a large one, that come from another thread."""
 APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
 """Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
-SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE, WHOLE_SMALL, LEAST_SMALL = 0.12, 6, 0.3, 0.85, 0.2
+SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE, WHOLE_SMALL, LEAST_SMALL = 0.12, 6, 0.3, 0.85, 0.4
 """Share of the pairs that a variant with a layout or a key is asked, and turns; share of one that is not cut, and that
 of its pairs of small numbers; the least share of those of any other."""
 BRIEF_SPECIAL = 6
@@ -103,8 +105,9 @@ RANDOM_STEP = 4
 """Of so many brief pairs one is asked with random bits of each kind."""
 OWN_ROWS, BESIDE, FEW_BESIDE = 24, 1 << 13, 6
 """Numbers of rows beside levels that no table has, elements of their largest part, and rows beside many columns."""
-UNIFORM = 800
-"""Pairs of numbers in the fields of which one input is one element all over."""
+UNIFORM, LEVELS = 0.7, 9
+"""Share of the numbers that stand in fields of which one input is one element all over, and the levels that have as
+many; half of it for elements below zero, whose like is above, and where fields are many or dear."""
 ORDINARY, LARGE = 3, 1 << 14
 """Of how many numbers one stands amid ordinary elements alone; and elements beyond which none does."""
 DATA: Mapping[str, Mapping[str, tuple[int, ...]]] = {
@@ -158,8 +161,13 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     operation = maker.operation
     special = len(maker.params) > len(OPERATIONS[operation].defaults())
     turns = SPECIAL_TURNS if special else TURNS
-    small = 0 if special else WHOLE_SMALL if maker.cutting.axis == WHOLE else LEAST_SMALL
-    numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice, turns, small)
+    whole = maker.cutting.axis == WHOLE
+    small = 0 if special else WHOLE_SMALL if whole else LEAST_SMALL
+    step_along = step_of(operation) // unit(operation) if maker.cutting.axis == COLUMNS else 1
+    if amount == "brief":
+        numbers = _brief(maker, dice)
+    else:
+        numbers = pairs(operation, _share(maker), dice, turns, small, whole, step_along)
     if amount != "brief" and not {IN, OUT_LAYOUT}.isdisjoint(maker.params):
         numbers |= Counter(layout_pairs(operation, maker.params))
     yield from _apart(maker, numbers, {})
@@ -184,18 +192,20 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
 def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row, Members]]:
     """Yield fields of some pairs: ordinary elements and special ones are apart, as are levels of `TWOFOLD`.
 
-    more: levels of all of them.
+    A field that few parts would have is of one class. more: levels of all of them.
     """
     operation, axis, shape = maker.operation, maker.cutting.axis, maker.every[2]
     two = [name for name in TWOFOLD if len(shape.get(name, ())) > 1]
     groups: dict[tuple[int, ...], list[tuple[int, int, int]]] = defaultdict(list)
     for (rows, size), times in numbers.items():
-        key: tuple[int, ...] = (size,) if axis == ROWS else (rows, size * unit(operation) % step_of(operation))
-        key = (rows, size) if axis == WHOLE else key
+        rest = size * unit(operation) % step_of(operation) // unit(operation)
+        key = {ROWS: (size,), COLUMNS: (rows, rest), WHOLE: (rows, size)}[axis]
+        of_all = axis == COLUMNS or maker.brief or bool(more) or size in _RESIDUES
+        parity = sum(key) if of_all else rows + size
         large = rows * size * unit(operation) > LARGE
         for half in (0, 1) if two else (0,):
-            share = (times + (rows + size + half) % 2) // 2 if two else times
-            special = ((sum(key) + half if two else rows + size) % ORDINARY > 0) or large
+            share = (times + (parity + half) % 2) // 2 if two else times
+            special = large or (sum(key) + half if two else parity) % ORDINARY > 0
             if share:
                 groups[*key, special and operation not in PRODUCTS, half].append((rows, size, share))
     for place, (key, members) in enumerate(sorted(groups.items())):
@@ -219,8 +229,11 @@ def _uniform(maker: Maker, dice: Random) -> Iterator[tuple[Maker, Row, Members]]
     """Yield fields of which one input is one element all over."""
     given: Row = {name: "given" for name, levels in maker.every[2].items() if "absent" in levels}
     every = [] if maker.operation in PRODUCTS else uniform_levels(maker.operation, maker.profile, maker.params)
-    for level in every:
-        numbers = few_pairs(maker.operation, dice, UNIFORM // len(every), maker.cutting.axis == WHOLE)
+    shares = [0.5 if "minus" in level else 1.0 for level in every]
+    dear = DEAR.get(maker.operation, 1)
+    most = UNIFORM * min(1.0, LEVELS / max(1.0, sum(shares))) / (2 if maker.cutting.axis != ROWS or dear > 1 else 1)
+    for level, share in zip(every, shares, strict=True):
+        numbers = few_pairs(maker.operation, dice, most * share, MOST // dear)
         yield from _apart(maker, numbers, {**given, "uniform": level})
 
 
@@ -299,7 +312,7 @@ def _field(
     shape = drawn_shape(operation, shapes, 0, MOST // 2, dice, cell)
     shape |= {name: "given" for name in GIVEN if name in shape}
     if "drawn" in shape:
-        shape["drawn"] = dice.choice(("one", "cut", "cut"))
+        shape["drawn"] = dice.choice(("one", "cut", "cut", "cut", "balanced", "rising"))
     if "tokens" in shape and place % CROWDED == 0:
         shape |= {"tokens": max(1, min(MOST_TOKENS, MOST // int(shape["columns"]))), "taken": "scattered"}
     shape |= way
@@ -320,11 +333,13 @@ def _field(
         named, same = _form(maker, case, tables[turn % 8 not in OUT], turn)
         calls = CALL_TURNS[turn % len(CALL_TURNS)]
         calls = OTHER_DATA if calls in unable else calls
-        if (maker.brief and turn % BRIEF_TURNS) or (calls in BEHIND and rows * size * unit(operation) > BEHIND_LARGE):
+        large = rows * size * unit(operation) > BEHIND_LARGE
+        if (maker.brief and turn % BRIEF_TURNS) or (calls in BEHIND and large):
             calls = ANOTHER_VARIANT
-        row = {**shape, **named, **repeated}
-        of_calls = turn if maker.brief else turn // len(CALL_TURNS)
-        made.append(_part(maker, row, cell, rows, size, same, calls, of_calls, dice))
+        part = _part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice)
+        turn = turn if maker.brief else turn // len(CALL_TURNS)
+        elsewhere = calls == ANOTHER_THREAD or dice.random() < (ELSEWHERE_LARGE if large else ELSEWHERE)
+        made.append(replace(part, turn=turn, elsewhere=elsewhere))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
 
@@ -356,19 +371,22 @@ def _turns(operation: str, rows: int, size: int, times: int, met: Counter[tuple[
 def _experts(shape: Row) -> int:
     """Return about how many experts a shape has."""
     way, _, count = str(shape["drawn"]).partition(" ")
-    return int(count or {"thousand": 1100, "many": 1100, "alike": 100, "cut": 100, "every": len(EVERY)}.get(way, 8))
+    return int(
+        count
+        or {"thousand": 1100, "many": 1100, "alike": 100, "cut": 100, "balanced": 66, "every": len(EVERY)}.get(way, 8)
+    )
 
 
 def _part(
-    maker: Maker, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, calls: str, turn: int, dice: Random
+    maker: Maker, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, calls: str, dice: Random
 ) -> Part:
     """Return some rows of a field, or its last columns, or the whole."""
     if maker.cutting.axis == ROWS:
         first = 0 if maker.cutting.from_first else dice.randint(0, cell[0] - rows)
-        return Part(first, rows, {**row, "rows": rows, "calls": calls}, form_of(row), same, calls, turn)
+        return Part(first, rows, {**row, "rows": rows, "calls": calls}, form_of(row), same, calls)
     row = {**row, "columns": columns_of(maker.operation, size * unit(maker.operation)), "calls": calls}
     first = (cell[1] - size) * unit(maker.operation) // step_of(maker.operation)
-    return Part(first if maker.cutting.axis == COLUMNS else 0, 0, row, form_of(row), False, calls, turn)
+    return Part(first if maker.cutting.axis == COLUMNS else 0, 0, row, form_of(row), False, calls)
 
 
 def _repeated(forms: Table, dice: Random) -> Row:

@@ -24,6 +24,11 @@ TILED = tuple(wide * count - step for wide in (32, 128) for count in range(3, 26
 """Columns of whole tiles, and of those and a part."""
 RESIDUES = tuple(count for count in range(67, 1027) if count not in MARKS)
 """Numbers that stand for every residue of 512, below it and beyond."""
+_ALIKE = frozenset({*MARKS, *TILED} - {*SMALL, *BESIDE_POWERS})
+ALIKE_OF, NEAR, GRID = 2, 1 << 12, {True: 0.6, False: 0.85}
+"""Of how many pairs one is asked whose rows or columns are only singled out as tiles or as ends of residues, for which
+others stand as well; elements of a pair of few; and the largest share of pairs that are not both small, where any
+number of columns is taken and where blocks are."""
 EACH, LOW = 4, 256
 """Numbers of the other side that each of `RESIDUES` meets; those below `LOW` meet as much of it as may be."""
 AREA, MOST = 1 << 14, 1 << 17
@@ -31,7 +36,7 @@ AREA, MOST = 1 << 14, 1 << 17
 THIN = {1 << 15: 3, 1 << 16: 6, MOST: 12}
 """Elements -> of how many pairs up to there one is asked: large ones cost most and differ least."""
 TURNS = 16
-"""Times that a number is asked at least, in other forms; twice as often the most rows, and the most columns."""
+"""Times that a number is asked at least, in other forms."""
 GIANT_TALL, GIANT_WIDE = {True: 65540, False: 4096}, {True: 65540, False: 2051}
 """The most rows beside one block of columns, and blocks or columns beside two rows, where any number of columns is
 taken and where blocks are."""
@@ -40,6 +45,13 @@ FEW_ROWS, FEW_COLUMNS = 3, 2
 LEAST_SHARE, FAIR_SHARE = 0.7, 0.25
 """Share of `mixed.SHARES` from which on an operation is asked every pair; of others half of that share is. From the
 second on each number still meets the largest number that a case has room for."""
+LOW_COLUMNS, FEW_TIMES = 3, 2
+"""Of so many residues of 256 beyond it one stands as columns, as each of 512 does beyond: a field of columns costs more
+than its calls; and the least times that one below 512 stands as rows."""
+FEW_RESIDUES = 48
+"""Residues among few numbers of rows."""
+BRIEF, BRIEF_RESIDUES = (1, 2, 5, 17), 3
+"""Columns or blocks beside which numbers of rows are asked briefly, and of how many residues one is."""
 ODD_TILES = ((9, 12), (17, 24))
 """Blocks of 32 columns that are three tiles of 128, or of 256, whole or with a part."""
 WHOLE_TWICE = 0.1
@@ -73,28 +85,42 @@ def share_of(operation: str, dear: bool) -> float:
     return share / 2 if share < LEAST_SHARE else 1.0
 
 
-def pairs(operation: str, share: float, dice: Random, turns: int = TURNS, small: float = 0) -> Pairs:
+def pairs(
+    operation: str,
+    share: float,
+    dice: Random,
+    turns: int = TURNS,
+    small: float = 0,
+    whole: bool = False,
+    step_along: int = 1,
+) -> Pairs:
     """Return the pairs that the first variant is asked.
 
     share: of the pairs of singled out numbers. turns: times that each number is asked at least, other residues only
-    where they are all of `TURNS`. small: the least share of pairs of `SMALL` numbers.
+    where they are all of `TURNS`. small: the least share of pairs of `SMALL` numbers, or of few elements.
+    whole: whether each pair is a field of its own. step_along: the columns or blocks by which fields are cut along
+    their rows.
     """
     found, step, tall, wide = Pairs(), unit(operation), tall_numbers(), wide_numbers(operation)
     most = int(MOST * min(1, 2 * share))
     for rows in tall:
         for size in wide:
-            of = max(share, small) if max(rows, size * step) <= SMALL[-1] else share
-            if rows * size * step <= most and dice.random() < of / _thinned(rows * size * step):
+            area = rows * size * step
+            near = max(rows, size * step) <= SMALL[-1] or (not whole and area <= NEAR)
+            of = max(share, small) if near else share
+            if max(rows, size) > SMALL[-1]:
+                of = min(of, GRID[step == 1]) / (ALIKE_OF if step == 1 and {rows, size} & _ALIKE else 1)
+            if area <= most and dice.random() < of / _thinned(area):
                 found[rows, size] = 1
-    largest = MOST if share >= FAIR_SHARE else most
-    found.update(set(_residues(operation, share, dice)) if turns == TURNS else ())
+    largest = MOST if share >= LEAST_SHARE else MOST // 4 if share >= FAIR_SHARE else most
+    found.update(set(_residues(operation, share, dice, step_along)) if turns == TURNS else ())
     for pair in {*_largest(operation, largest if turns == TURNS else most // 8)} - {*found}:
         found[pair] = 1
-    _in_turns(found, operation, turns)
+    _in_turns(found, operation, turns, share, None if whole else dice)
     dear = share < LEAST_SHARE
-    found[4097 if dear else GIANT_TALL[step == 1], 1] += 2 * turns
+    found[4097 if dear else GIANT_TALL[step == 1], 1] += turns
     found[GIANT_TALL[True], 1] += 1 if dear and turns == TURNS else 0
-    found[2, GIANT_WIDE[step == 1]] += 2 * turns if share >= LEAST_SHARE else turns
+    found[2, GIANT_WIDE[step == 1]] += turns // 2 if dear else turns
     return _even(operation, found)
 
 
@@ -106,15 +132,15 @@ def _thinned(area: int) -> int:
 def brief_pairs(operation: str, dice: Random, residues: bool = True) -> Pairs:
     """Return pairs in which every singled out number stands once, most beside a small one, and the largest.
 
-    residues: whether every residue of 256 stands there too, of numbers beyond 256, as a kernel may treat its last tile
+    residues: whether some residues of 256 stand there too, of numbers beyond 256, as a kernel may treat its last tile
     apart.
     """
     found, step = Pairs(), unit(operation)
     for rows in tall_numbers():
-        found[rows, dice.randint(1, max(1, min(17, AREA // 2 // step // rows)))] += 1
+        found[rows, dice.choice([size for size in BRIEF if size * step * rows <= AREA // 2] or [1])] += 1
     for size in wide_numbers(operation):
         found[dice.randint(1, max(1, min(40, AREA // 2 // step // size))), size] += 1
-    for rows in (number for number in range(LOW, 2 * LOW) if residues and number not in MARKS):
+    for rows in (number for number in range(LOW, 2 * LOW, BRIEF_RESIDUES) if residues and number not in MARKS):
         found[rows, dice.randint(1, 2)] += 1
         if step == 1:
             found[1, rows] += 1
@@ -123,18 +149,22 @@ def brief_pairs(operation: str, dice: Random, residues: bool = True) -> Pairs:
     return _even(operation, found)
 
 
-def few_pairs(operation: str, dice: Random, count: int, whole: bool) -> Pairs:
-    """Return so many pairs: numbers of rows, residues among them, and a tenth of them numbers of columns.
+def few_pairs(operation: str, dice: Random, share: float, most: int) -> Pairs:
+    """Return pairs in which a share of the singled out numbers stands, rows and columns in the same pairs.
 
-    whole: whether each pair is a field of its own, so that rows need not stand beside one narrow size.
+    Some residues stand among the rows; and most elements stand in a single block of columns, and in one row.
     """
-    found, step, wide = Pairs(), unit(operation), wide_numbers(operation)
-    tall, narrow = (*tall_numbers(), *(rows for rows in RESIDUES if rows < LOW)), dice.randint(1, 8)
-    for rows in dice.sample(tall, min(len(tall), count)):
-        room = max(1, AREA // (8 if whole else 1) // step // rows)
-        found[rows, dice.choice([*wide, *RESIDUES][:room]) if whole and step == 1 else min(narrow, room)] = 1
-    for size in dice.sample(wide, max(1, count // 10)):
-        found[dice.randint(1, max(1, min(SMALL[-1], AREA // step // size))), size] = 1
+    found, step = Pairs(), unit(operation)
+    tall, wide = (dice.sample(of, round(share * len(of))) for of in (tall_numbers(), wide_numbers(operation)))
+    left = set(wide)
+    for rows in (*tall, *dice.sample(RESIDUES, round(share * FEW_RESIDUES))):
+        room = [size for size in wide if rows * size * step <= AREA // 2] or [1]
+        size = dice.choice([size for size in room if size in left] or room)
+        left.discard(size)
+        found[rows, size] = 1
+    for size in sorted(left):
+        found[dice.randint(1, max(1, min(SMALL[-1], AREA // 2 // step // size))), size] = 1
+    found[most // step, 1] = found[1, most // step] = 1
     return _even(operation, found)
 
 
@@ -148,24 +178,28 @@ def _even(operation: str, found: Pairs) -> Pairs:
     return even
 
 
-def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int, int]]:
+def _residues(operation: str, share: float, dice: Random, step_along: int = 1) -> Iterator[tuple[int, int]]:
     """Yield each of `RESIDUES` beside some small numbers: as rows, and as columns where any number is taken.
 
     The low ones, which small numbers of tiles hold, stand beside an odd number of tiles above one too; those of 512
-    beyond them, for which there is room beside one block, beside two or three as well.
+    beyond them, for which there is room beside one block, beside two or three as well. Where fields are cut along
+    their rows, one field has all that a number stands beside.
     """
     loose = operation in LOOSE
-    count = max(1, round((EACH if loose else EACH - 1) * share))
+    count = max(1, round((EACH // 2 if loose else EACH - 1) * share))
     for number in RESIDUES:
         room = max(1, min(SMALL[-1], AREA // 4 // number // unit(operation)))
         thin = loose and share < WHOLE_TWICE and number >= 2 * LOW
-        for _ in range(count):
+        for turn in range(max(count, FEW_TIMES if number < 2 * LOW else 1)):
             if not thin or number % 2:
-                yield number, dice.randint(1, room)
-            if loose and not (thin and number % 2):
+                size = dice.randint(1, room)
+                along = size - (size - number) % step_along  # of a remainder that is the number's
+                yield number, along if along > 0 else 1 + number % min(step_along, room)
+            low = number in range(LOW, 2 * LOW) and number % LOW_COLUMNS
+            if loose and turn < count and not low and not (thin and number % 2):
                 yield dice.randint(1, room), number
         if LOW <= number < 2 * LOW and not loose:
-            yield number, dice.randint(2, 3)
+            yield number, dice.randint(2, 3) if step_along == 1 else 2 + number % 2
         if number < LOW and dice.random() < share:
             blocks = dice.randint(*ODD_TILES[number % len(ODD_TILES)])
             yield number, 32 * blocks - dice.randint(0, 31) if loose else blocks
@@ -184,13 +218,26 @@ def _largest(operation: str, most: int) -> Iterator[tuple[int, int]]:
         yield max(1, min(MOST_TALL, part // step // size)), size
 
 
-def _in_turns(found: Pairs, operation: str, turns: int) -> None:
-    """Ask numbers that stand in few pairs more often, beside small numbers."""
-    met: tuple[Counter[int], Counter[int]] = Counter(), Counter()
+def _in_turns(found: Pairs, operation: str, turns: int, share: float, dice: Random | None) -> None:
+    """Ask numbers that stand in few pairs more often: beside small numbers that dice draw, or one for want of dice.
+
+    Large ones of a dear operation are asked half as often.
+    """
+    step, met = unit(operation), (Counter[int](), Counter[int]())
     for (rows, size), times in found.items():
         met[0][rows] += times
         met[1][size] += times
+
+    def beside(number: int, usual: int, least: int) -> int:
+        most = min(SMALL[-1], AREA // 2 // step // number)
+        return dice.randint(1, most) if dice is not None and most > least else usual
+
+    def times(number: int) -> int:
+        return turns // 2 if share < LEAST_SHARE and number * step > AREA else turns
+
     for rows in tall_numbers():
-        found[rows, FEW_COLUMNS if operation in LOOSE else 1] += max(0, turns - met[0][rows])
+        for _ in range(times(rows) - met[0][rows]):
+            found[rows, beside(rows, FEW_COLUMNS if step == 1 else 1, FEW_COLUMNS)] += 1
     for size in wide_numbers(operation):
-        found[FEW_ROWS, size] += max(0, turns - met[1][size])
+        for _ in range(times(size) - met[1][size]):
+            found[beside(size, FEW_ROWS, FEW_ROWS), size] += 1

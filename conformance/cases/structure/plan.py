@@ -30,7 +30,7 @@ AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 SMOKE = 6
 CALLS = ("twice", REFUSED, ANOTHER_VARIANT, AT_ONCE, REFUSED, ANOTHER_VARIANT)
 """How a row is called, in turn: twice, after a call that must be refused, or of another variant, or twice at once."""
-MIXED = {"full": 200, "brief": 12, "all brief": 160, "keyed": 60, "layout": 50, "layout brief": 8}
+MIXED = {"full": 200, "brief": 10, "all brief": 120, "keyed": 60, "layout": 50, "layout brief": 8}
 """Amount -> mixed rows of a variant; parts of fields hold most pairs, see `fields`."""
 DEAR = {"swiglu_backward": 16, "occ": 8, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,
         "quantize_nvfp4": 8, "hadamard16": 8, "hadamard_quantize_nvfp4": 8, "quantize_tetrajet": 4, "q_ema": 4,

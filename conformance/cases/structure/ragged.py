@@ -88,7 +88,7 @@ _TAKEN: Mapping[str, Callable[[np.ndarray, int], np.ndarray]] = {
 """How tokens are taken -> (numbers of the routed rows, tokens) -> the token of each."""
 DRAWN = ("cut", "alike", "long", "many", "ordered", "cut", "boundary", "one", "cut")
 """Ways of drawing the rows of every expert: see `drawn`."""
-MOST_EXPERTS, MOST_PADDED = 1100, 1 << 18
+MOST_EXPERTS, MOST_PADDED, RISING = 1100, 1 << 18, 12
 EVERY = (*range(1, 63), *(count for count in BESIDE_POWERS if count < 1600))
 """Rows of the experts of one case that has every length which kernels single out, up to 1,537."""
 
@@ -100,8 +100,9 @@ def drawn(way: str, rows: int, columns: int, align: int, seed: int, even: bool) 
         way: `every` length of `EVERY`, `cut` the rows at random places, one expert `long` among few, `many` experts of
             few rows, a `boundary` anywhere behind small experts, `one` expert with all, experts with `alike` rows, of
             which the last may have fewer, `ordered` experts of which no two have as many rows and all a multiple of
-            some number, more than half a `thousand` experts, or, for `experts n`, so many experts that have all.
-        rows: of all experts, about; exactly, for `cut` and `one`.
+            some number, more than half a `thousand` experts, `balanced` ones, of which the last may have fewer rows,
+            `rising` or falling ones of whole groups, or, for `experts n`, so many experts that have all.
+        rows: of all experts, about; exactly, for `cut`, `one`, `balanced` and `rising`.
         columns, align: each expert's rows are padded to a multiple of `align`, which bounds the experts.
         seed: of the draw. even: every count is even.
     """
@@ -158,6 +159,25 @@ def _ordered(dice: Random, rows: int, most: int) -> list[int]:
     return dice.choice((counts, sorted(counts), sorted(counts, reverse=True)))
 
 
+def _balanced(dice: Random, rows: int, most: int) -> list[int]:
+    """Return as many rows for each expert, or fewer for the last one."""
+    each = -(-rows // _few(dice, min(most, rows, 66)))
+    return [each] * (rows // each) + [rows % each] * (rows % each > 0)
+
+
+def _rising(dice: Random, rows: int, most: int) -> list[int]:
+    """Return rising or falling rows of three or more experts in groups of some rows; balanced ones of too few."""
+    step = dice.choice([step for step in (1, 16, 32, 64, 128) if step == 1 or (rows % step == 0 and rows >= 6 * step)])
+    room = min(most, RISING, (math.isqrt(8 * (rows // step) + 1) - 1) // 2)
+    if room < 3:
+        return _balanced(dice, rows, most)
+    experts = dice.randint(3, room)
+    more, rest = divmod(rows // step - experts * (experts + 1) // 2, experts)
+    counts = [step * (count + more) for count in range(1, experts + 1)]
+    counts[-1] += step * rest
+    return counts[:: dice.choice((1, -1))]
+
+
 def _long(dice: Random, rows: int, most: int) -> list[int]:
     others = [dice.randint(1, 40) for _ in range(dice.randint(1, 3))]
     others.insert(dice.randint(0, len(others)), rows)
@@ -182,7 +202,7 @@ def _every(dice: Random, rows: int, most: int) -> list[int]:
     return dice.sample(EVERY, len(EVERY))
 
 
-_FULL = {"alike": _alike, "ordered": _ordered}
+_FULL = {"alike": _alike, "ordered": _ordered, "balanced": _balanced, "rising": _rising}
 """Ways in which every expert has rows."""
 _WAYS = {"every": _every, "cut": _cut, "thousand": _thousand, "long": _long, "many": _many, "boundary": _boundary,
          "one": lambda dice, rows, most: [rows]}  # fmt: skip

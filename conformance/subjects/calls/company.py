@@ -64,19 +64,20 @@ class Company:
 
     def before(self, part: Part, case: Case) -> Case | None:
         """Return the case that goes before a part's, or at its time in another thread; None where nothing does."""
-        if part.calls not in BEHIND or not case.elements:
+        calls = ANOTHER_VARIANT if part.behind_variant else part.calls
+        if calls not in BEHIND or not case.elements:
             return None
-        if part.calls == ANOTHER_VARIANT and self.others:
+        if calls == ANOTHER_VARIANT and self.others:
             return self.others[part.turn % len(self.others)]
         plain = replace(case, params={**case.params, FORM: {}})
-        if part.calls in (THE_SAME, ANOTHER_THREAD):
+        if calls in (THE_SAME, ANOTHER_THREAD):
             return plain
         found = None
-        if part.calls == ANOTHER_SHAPE:
+        if calls == ANOTHER_SHAPE:
             found = _turned(plain, self.cutting)
-        elif part.calls == OTHER_ROWS:
+        elif calls == OTHER_ROWS:
             found = _part_of(plain, 0, 1)
-        elif part.calls == OTHER_COLUMNS:
+        elif calls == OTHER_COLUMNS:
             found = next(self._wider(part), None) or _part_of(plain, 1, step_of(case.operation))
         return found or replace(plain, inputs=part.of(self._other_data(), self.cutting.inputs))
 

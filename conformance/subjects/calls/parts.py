@@ -27,7 +27,7 @@ from ...cases.layouts import IN, OUT, stored_inputs, stored_scales
 from ...cases.levels import Outcome
 from ...cases.operation import OPERATIONS, outputs_of, remember_like
 from ...cases.same_bytes import same
-from ...cases.structure.cutting import ANOTHER_THREAD, AT_ONCE, BEHIND, REFUSED, THE_SAME, Cutting, Part
+from ...cases.structure.cutting import AT_ONCE, BEHIND, REFUSED, THE_SAME, Cutting, Part
 from ..arrays import same_place
 from ..subject import Subject, arguments_for, declines, takes_out
 from .at_once import call_twice_at_once
@@ -287,20 +287,20 @@ class Sweep:
 
         alone: its keywords without `out`, those of the other call.
         """
-        if part.calls == REFUSED or (part.calls == AT_ONCE and part.turn % 2):
+        if part.calls == REFUSED or part.behind_refusal:
             name = OPERATIONS[self.case.operation].inputs[0]
             _quietly(self.function, {**alone, name: np.zeros((2, 2, 2), alone[name].dtype)})
-        if part.calls == AT_ONCE:
-            return self._at_once(alone, asked)
         if part.calls == THE_SAME:
             _quietly(self.function, alone)
-        elif part.calls in BEHIND:
+        elif part.calls in BEHIND or part.behind_variant:
             first = self.company.before(part, case)
             other = None if first is None else self.company.keywords(first)
-            if part.calls == ANOTHER_THREAD and other is not None:
+            if other is not None and part.elsewhere:
                 in_a_thread(partial(_quietly, self.function, other, BaseException))(0)
             elif other is not None:
                 _quietly(self.function, other)
+        if part.calls == AT_ONCE:
+            return self._at_once(alone, asked)
         return self.function(**asked)
 
     def _at_once(self, alone: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:

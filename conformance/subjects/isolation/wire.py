@@ -113,7 +113,10 @@ def cut_head(cutting: Cutting, parts: Sequence[Part]) -> dict[str, Any]:
         "axis": cutting.axis,
         "inputs": dict(cutting.inputs),
         "outputs": dict(cutting.outputs),
-        "parts": [[part.first, part.count, dict(part.form), part.same, part.calls, part.turn] for part in parts],
+        "parts": [
+            [part.first, part.count, dict(part.form), part.same, part.calls, part.turn, part.elsewhere]
+            for part in parts
+        ],
     }
 
 
