@@ -190,7 +190,11 @@ REFNUM_HD uint32_t sequential_sum(const uint32_t* quarters, int j) {
     return digits == 24 ? total : round_to_bfloat16(total);
 }
 #else
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define REFNUM_APART REFNUM_HD
+#else
 #define REFNUM_APART __attribute__((noinline)) static  // so that compilers make vectors of its loop
+#endif
 
 // The sign of term i in sum j: of the four bits that i and j share, whether an odd number is set.
 REFNUM_HD uint32_t row_sign(int i, int j) { return 0x6996u >> (i & j) << 31; }
