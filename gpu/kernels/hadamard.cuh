@@ -14,8 +14,27 @@ enum RotationOrder : int { ROTATION_EXACT = 0, ROTATION_SEQUENTIAL = 1 };
 typedef long long sum_t;  // of significands that were moved up
 
 constexpr int GROUP = 16, LIMB = 36, LIMBS = 8;
-constexpr sum_t LIMB_MASK = ((sum_t)1 << LIMB) - 1;
 constexpr uint32_t FLOAT_QUARTER = 0x3E800000;
+
+// Bits of a word up to its leading one.
+REFNUM_HD int32_t bit_length(uint64_t word) {
+    const uint32_t high = (uint32_t)(word >> 32), low = (uint32_t)word;
+    return high ? 64 - leading_zeros(high) : low ? 32 - leading_zeros(low) : 0;
+}
+
+// Magnitude bits of word * 2**exponent, word below 2**63, to nearest even: of float32 (24 digits) or bfloat16 (8).
+template <int digits>
+REFNUM_HD uint32_t rounded_word(uint64_t word, int32_t exponent) {
+    constexpr int32_t least = -125 - digits;
+    const int32_t length = bit_length(word);
+    const int32_t below = least - exponent, beyond = length - digits, drop = beyond > below ? beyond : below;
+    if (word == 0 || drop > 63) return 0;
+    const uint64_t kept = drop > 0 ? word >> drop : word << -drop, rest = drop > 0 ? word - (kept << drop) : 0;
+    const bool up = drop > 0 && 2 * rest + (kept & 1) > (uint64_t)1 << drop;
+    const int32_t field = exponent + drop - least;
+    if (field > 253) return 255u << (digits - 1);
+    return ((uint32_t)field << (digits - 1)) + (uint32_t)kept + up;
+}
 
 // The first and the last exponent field of a group, zeros aside, and whether all numbers are bfloat16.
 struct GroupSpan {
@@ -58,39 +77,6 @@ REFNUM_HD GroupSpan group_span(const uint32_t* w) {
     return {(int32_t)(most >> 23), low ? low : 1, (rest & 0xFFFF) == 0};
 }
 
-// A finite number as an integer times 2**(low - 150).
-REFNUM_HD sum_t placed_number(uint32_t bits, int32_t place) {
-    const uint32_t magnitude = bits & FLOAT_MAGNITUDE;
-    const uint32_t significand = magnitude >> 23 ? (magnitude & 0x7FFFFF) | 0x800000 : magnitude;
-    const sum_t word = (sum_t)((uint64_t)significand << place);
-    return bits >> 31 ? -word : word;
-}
-REFNUM_HD int32_t place_of(uint32_t bits, int32_t low) {
-    const int32_t field = (int32_t)((bits & FLOAT_MAGNITUDE) >> 23);
-    return (bits & FLOAT_MAGNITUDE) == 0 ? 0 : (field ? field : 1) - low;
-}
-
-#ifdef __CUDA_ARCH__
-// Bits of a word up to its leading one.
-REFNUM_HD int32_t bit_length(uint64_t word) {
-    const uint32_t high = (uint32_t)(word >> 32), low = (uint32_t)word;
-    return high ? 64 - leading_zeros(high) : low ? 32 - leading_zeros(low) : 0;
-}
-
-// Magnitude bits of word * 2**exponent, word below 2**63, to nearest even: of float32 (24 digits) or bfloat16 (8).
-template <int digits>
-REFNUM_HD uint32_t rounded_word(uint64_t word, int32_t exponent) {
-    constexpr int32_t least = -125 - digits;
-    const int32_t length = bit_length(word);
-    const int32_t below = least - exponent, beyond = length - digits, drop = beyond > below ? beyond : below;
-    if (word == 0 || drop > 63) return 0;
-    const uint64_t kept = drop > 0 ? word >> drop : word << -drop, rest = drop > 0 ? word - (kept << drop) : 0;
-    const bool up = drop > 0 && 2 * rest + (kept & 1) > (uint64_t)1 << drop;
-    const int32_t field = exponent + drop - least;
-    if (field > 253) return 255u << (digits - 1);
-    return ((uint32_t)field << (digits - 1)) + (uint32_t)kept + up;
-}
-
 // The sums of a group under all 16 sign patterns, where no float32 addition rounds.
 REFNUM_HD void float_butterflies(uint32_t* bits) {
     REFNUM_UNROLL
@@ -105,12 +91,25 @@ REFNUM_HD void float_butterflies(uint32_t* bits) {
     }
 }
 
+// A finite number as an integer times 2**(low - 150).
+REFNUM_HD sum_t placed_number(uint32_t bits, int32_t place) {
+    const uint32_t magnitude = bits & FLOAT_MAGNITUDE;
+    const uint32_t significand = magnitude >> 23 ? (magnitude & 0x7FFFFF) | 0x800000 : magnitude;
+    const sum_t word = (sum_t)((uint64_t)significand << place);
+    return bits >> 31 ? -word : word;
+}
+REFNUM_HD int32_t place_of(uint32_t bits, int32_t low) {
+    const int32_t field = (int32_t)((bits & FLOAT_MAGNITUDE) >> 23);
+    return (bits & FLOAT_MAGNITUDE) == 0 ? 0 : (field ? field : 1) - low;
+}
+
 // A quarter of a sum, rounded: bits of the result's format.
 template <int digits>
 REFNUM_HD uint32_t rounded_sum(bool minus, uint64_t word, int32_t exponent) {
     return rounded_word<digits>(word, exponent - 2) | (uint32_t)(minus && word) << (digits + 7);
 }
 
+#ifdef __CUDA_ARCH__
 // The sums of a group of at most 25 binades: 24 digits, 25 places and four carries are the 53 digits of a double.
 template <int digits>
 REFNUM_HD void middle_sums(const uint32_t* bits, uint32_t* out) {
@@ -136,6 +135,7 @@ REFNUM_HD void middle_sums(const uint32_t* bits, uint32_t* out) {
         out[i] = digits == 24 ? __float_as_uint(cut) : round_to_bfloat16(odd);
     }
 }
+#endif
 
 REFNUM_HD bool is_odd_row(int i, int j) {
     const int both = i & j;
@@ -189,8 +189,15 @@ REFNUM_HD uint32_t sequential_sum(const uint32_t* quarters, int j) {
     total = canonical_float(total);
     return digits == 24 ? total : round_to_bfloat16(total);
 }
+
+#ifndef __CUDA_ARCH__
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define REFNUM_APART REFNUM_HD
 #else
 #define REFNUM_APART __attribute__((noinline)) static  // so that compilers make vectors of its loop
+#endif
+
+constexpr sum_t LIMB_MASK = ((sum_t)1 << LIMB) - 1;
 
 // The sign of term i in sum j: of the four bits that i and j share, whether an odd number is set.
 REFNUM_HD uint32_t row_sign(int i, int j) { return 0x6996u >> (i & j) << 31; }
@@ -210,7 +217,7 @@ REFNUM_APART void butterflies(sum_t* sums) {
 
 // A quarter of a sum, rounded: bits of the result's format. The word, below 2**62, is the sum's magnitude.
 template <int digits>
-REFNUM_HD uint32_t rounded_sum(uint32_t minus, uint64_t word, int32_t exponent) {
+REFNUM_HD uint32_t rounded_quarter(uint32_t minus, uint64_t word, int32_t exponent) {
     const uint32_t high = (uint32_t)(word >> 32), top = high ? high : (uint32_t)word;
     const uint32_t half = top >> 31;  // of 32 bits one too many for the conversion
     const int32_t up = (high ? 29 : 61) - leading_place(top >> half) - (int32_t)half;
@@ -221,7 +228,7 @@ REFNUM_HD uint32_t rounded_sum(uint32_t minus, uint64_t word, int32_t exponent) 
 }
 template <int digits>
 REFNUM_APART void rounded_sums(const uint64_t* minus, const uint64_t* words, const int32_t* exponents, uint32_t* out) {
-    for (int j = 0; j < GROUP; ++j) out[j] = rounded_sum<digits>((uint32_t)minus[j], words[j], exponents[j]);
+    for (int j = 0; j < GROUP; ++j) out[j] = rounded_quarter<digits>((uint32_t)minus[j], words[j], exponents[j]);
 }
 
 // Of a group with NaN or Inf.
@@ -333,7 +340,6 @@ REFNUM_HD void rotate_group(uint32_t* w, uint32_t signs, int order, uint32_t* ou
     const GroupSpan span = group_span<kind>(w);
     uint32_t bits[GROUP];
     float_bits<kind, GROUP / 2>(w, bits);
-    uint32_t found[GROUP];
 #ifdef __CUDA_ARCH__
     if (span.narrow && span.top < 250 && span.top - span.low <= 12) {
         float_butterflies(bits);
@@ -345,6 +351,7 @@ REFNUM_HD void rotate_group(uint32_t* w, uint32_t signs, int order, uint32_t* ou
         }
         return;
     }
+    uint32_t found[GROUP];
     if (order == ROTATION_SEQUENTIAL) {
         REFNUM_UNROLL
         for (int i = 0; i < GROUP; ++i) bits[i] = multiply_floats(bits[i], FLOAT_QUARTER);
@@ -357,6 +364,7 @@ REFNUM_HD void rotate_group(uint32_t* w, uint32_t signs, int order, uint32_t* ou
         for (int j = 0; j < GROUP; ++j) found[j] = wide_sum<digits>(bits, j, span.low);
     }
 #else
+    uint32_t found[GROUP];
     group_sums<digits>(bits, span, order, found);
 #endif
     REFNUM_UNROLL
