@@ -81,8 +81,8 @@ BRIEF_TURNS = 5
 """Of so many calls of a variant that is not the first one is made in turn; the others are behind another variant."""
 BEHIND_LARGE = 1 << 16
 """Elements beyond which a part is called behind a small call of another variant, in the place of one as large."""
-ELSEWHERE, ELSEWHERE_LARGE = 0.25, 0.5
-"""Share of the calls before a part, and before such a large one, that come from another thread."""
+ELSEWHERE = {False: (2, 5), True: (0, 2, 4, 5)}
+"""Of seven turns those whose call before comes from another thread, of small parts and of such large ones."""
 APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
@@ -337,8 +337,8 @@ def _field(
         if (maker.brief and turn % BRIEF_TURNS) or (calls in BEHIND and large):
             calls = ANOTHER_VARIANT
         part = _part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice)
+        elsewhere = calls == ANOTHER_THREAD or turn % 7 in ELSEWHERE[large]
         turn = turn if maker.brief else turn // len(CALL_TURNS)
-        elsewhere = calls == ANOTHER_THREAD or dice.random() < (ELSEWHERE_LARGE if large else ELSEWHERE)
         made.append(replace(part, turn=turn, elsewhere=elsewhere))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 

@@ -232,12 +232,12 @@ def _in_turns(found: Pairs, operation: str, turns: int, share: float, dice: Rand
         most = min(SMALL[-1], AREA // 2 // step // number)
         return dice.randint(1, most) if dice is not None and most > least else usual
 
-    def times(number: int) -> int:
+    def wanted(number: int) -> int:
         return turns // 2 if share < LEAST_SHARE and number * step > AREA else turns
 
     for rows in tall_numbers():
-        for _ in range(times(rows) - met[0][rows]):
+        for _ in range(wanted(rows) - met[0][rows]):
             found[rows, beside(rows, FEW_COLUMNS if step == 1 else 1, FEW_COLUMNS)] += 1
     for size in wide_numbers(operation):
-        for _ in range(times(size) - met[1][size]):
+        for _ in range(wanted(size) - met[1][size]):
             found[beside(size, FEW_ROWS, FEW_ROWS), size] += 1

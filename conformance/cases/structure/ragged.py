@@ -108,6 +108,8 @@ def drawn(way: str, rows: int, columns: int, align: int, seed: int, even: bool) 
     """
     dice = Random(f"{way} {rows} {columns} {seed}")
     most = max(2, min(MOST_EXPERTS, MOST_PADDED // (columns * max(align, 1))))
+    if even and way in _EXACT:
+        return [2 * count for count in _FULL[way](dice, rows // 2, most)]
     if way in _FULL:
         counts = _FULL[way](dice, rows, most)
     elif way.startswith("experts "):
@@ -204,5 +206,7 @@ def _every(dice: Random, rows: int, most: int) -> list[int]:
 
 _FULL = {"alike": _alike, "ordered": _ordered, "balanced": _balanced, "rising": _rising}
 """Ways in which every expert has rows."""
+_EXACT = ("balanced", "rising")
+"""Those whose rows are exactly as many as are wanted, even ones too."""
 _WAYS = {"every": _every, "cut": _cut, "thousand": _thousand, "long": _long, "many": _many, "boundary": _boundary,
          "one": lambda dice, rows, most: [rows]}  # fmt: skip
