@@ -12,6 +12,7 @@ import argparse
 import itertools
 import threading
 from collections import Counter
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -100,7 +101,7 @@ def _watch(notes: Notes) -> None:
 
     def quietly(function: Any, keywords: Any, errors: Any = Exception) -> None:
         notes.quiet = True
-        with parts.suppress(Exception):
+        with suppress(Exception):
             function(**keywords)
         notes.quiet = False
 
@@ -135,7 +136,7 @@ def _asked(notes: Notes, subject: Subject, key: tuple[str, str, dict[str, Any]],
         for output in outputs_of(field.case):
             axis, step = cut.outputs.get(output.name, (0, 1))
             like.append(np.zeros((most * step, 32) if axis == 0 else (32, most * step), np.uint8))
-        with parts.suppress(RefnumError):  # scales of another shape have no layout
+        with suppress(RefnumError):  # scales of another shape have no layout
             sweep = parts.Sweep(subject, field.case, cut, like)
             for part in field.parts:
                 sweep.called(part)

@@ -13,16 +13,8 @@ from structure_tools import engine_of, golden
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cases.structure.cutting import ANOTHER_SHAPE, cutting
 from refnum.conformance.cases.structure.factors import CASTS, ROUTED
-from refnum.conformance.cases.structure.fields import (
-    CALL_TURNS,
-    DATA,
-    ENOUGH_TURNS,
-    OTHERS,
-    Maker,
-    _groups,
-    _turns,
-    fields,
-)
+from refnum.conformance.cases.structure.fields import CALL_TURNS, ENOUGH_TURNS, OTHERS, _turns, fields
+from refnum.conformance.cases.structure.groups import DATA, Maker, groups
 from refnum.conformance.cases.structure.numbers import (
     AREA,
     ENDS,
@@ -85,7 +77,7 @@ def test_every_number_of_columns_meets_every_storage_and_order_of_calls():
 
 def test_every_value_of_a_number_that_is_an_argument_stands_beside_every_number_of_columns():
     key, met = ("encode_e2m1", "HOPPER", {"input": "float32"}), defaultdict(set)
-    for _, levels, members in _groups(Maker(*key, cutting(*key), tables(*key)), "full", Random(0)):
+    for _, levels, members in groups(Maker(*key, cutting(*key), tables(*key)), "full", Random(0)):
         met[levels.get("scale_byte")] |= {size for _, size, _ in members}
     for value in DATA["encode_e2m1"]["scale_byte"]:
         assert met[value] >= {*wide_numbers("encode_e2m1")}

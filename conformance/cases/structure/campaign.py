@@ -15,7 +15,7 @@ from . import further, grouped
 from .covering import Row, Table
 from .cutting import BEHIND
 from .factors import CAST_SHAPES, CASTS, GROUPED, PRODUCTS, ROUTED
-from .fields import DATA
+from .groups import DATA
 from .mixed import columns_of, drawn_shape, form, mixed_rows, sized
 from .mixed import count as drawn_count
 from .plan import DEAR, base_beside, base_row, tables, uniform_levels, within

@@ -333,7 +333,7 @@ def other_data(case: Case, along: Mapping[str, int] | None = None) -> Case:
             inputs[name] = array.copy()
             continue
         if along and name in along:
-            back = np.flip(bits, [axis for axis in range(bits.ndim) if axis != along[name]])
+            back = np.flip(bits, tuple(axis for axis in range(bits.ndim) if axis != along[name]))
         else:
             back = bits.reshape(-1)[::-1].reshape(bits.shape)
         turned = np.array(back, order="C")  # keeps an array without axes
