@@ -14,7 +14,7 @@ from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.structure import grouped
 from refnum.conformance.cases.structure.campaign import CALLS, STACKED, campaign_rows
 from refnum.conformance.cases.structure.factors import GROUPED, SPLITS
-from refnum.conformance.cases.structure.fields import DATA
+from refnum.conformance.cases.structure.groups import DATA
 from refnum.conformance.cases.structure.levels import Levels, case_of
 from refnum.conformance.cases.structure.plan import uniform_levels
 from refnum.conformance.commands.fuzz import budget

@@ -30,8 +30,9 @@ _TILE = (
     "                    most = max_lanes"
 )
 _PLACE = "            std::memcpy(out + (start + r) * width, payload + row_map[taken + r] * width, (size_t)width);\n"
-_TREE = "    REFNUM_HD void add(uint32_t term) {\n        int level = 0;\n"
-
+_TREE = (
+    "        for (int i = 0; i < count && count < PART; ++i) terms.add(nodes[i]);\n        if (count < PART) break;\n"
+)
 EXHIBITS = (
     exhibit(
         "the recipe: zero becomes full scale",
@@ -263,11 +264,11 @@ EXHIBITS = (
     ),
     exhibit(
         "sum from left to right",
-        "swiglu.cuh",
+        "../host/swiglu.cpp",
         _TREE,
-        "    REFNUM_HD void add(uint32_t term) {\n        int level = 0;\n"
-        "        term = count ? add_floats(pending[0], term) : term;\n        pending[0] = term;\n"
-        "        count = 1;\n        return;\n",
+        "        for (int i = 0; i < count; ++i) {\n"
+        "            terms.pending[0] = terms.count ? add_floats(terms.pending[0], nodes[i]) : nodes[i];\n"
+        "            terms.count = 1;\n        }\n        continue;\n",
         "SUM_ORDER",
         "github.com/anonymous-git-2026/MXFP4-Hopper",
         "",

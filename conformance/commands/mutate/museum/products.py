@@ -10,7 +10,7 @@ _MOST = "    for (int k = 0; k < STEP / 2; ++k) most = larger_sums(a.lanes[k], b
 _LEFT = "            const uint32_t left_scale = p.scaling == 1 ? p.a_scales.at(i, s / 4) : 0;\n"
 _ADDED = "            sum = p.scaling == 1 ? add_scaled(sum, c, left_scale, p.b_scales.at(j, s / 4), p.scales_first)\n"
 _MAGIC = "    return larger > LEAST_MAGIC ? larger : LEAST_MAGIC;\n"
-_CUT = "    const uint64_t cut = above > -48 ? product >> -above : 0;\n"
+_CUT = "    const uint64_t cut = product >> (below < 63 ? below : 63);\n"
 _LANES = "    return choose(lanes, both_lanes(ABSENT_LANE), lane_signs(spread + 0x7FFF7FFF));\n"
 _TOTAL = "total = s + 1 == in_part ? sum : add_floats(total, sum);"
 
@@ -39,8 +39,9 @@ EXHIBITS = (
         "terms are rounded to nearest",
         STEP,
         _CUT,
-        "    const uint64_t half = above > -50 ? (uint64_t)1 << (-above - 1) : 0;\n"
-        "    const uint64_t cut = above > -50 ? (product + half - 1 + (product >> -above & 1)) >> -above : 0;\n",
+        "    const int32_t places = below < 63 ? below : 63;\n"
+        "    const uint64_t half = (uint64_t)1 << (places - 1);\n"
+        "    const uint64_t cut = (product + half - 1 + (product >> places & 1)) >> places;\n",
         "PRODUCT_ROUNDS_TERMS",
         "deepseek-ai/DeepSeek-V3#197",
         "",
