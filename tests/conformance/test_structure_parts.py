@@ -5,31 +5,19 @@ import importlib
 import inspect
 import itertools
 import json
-import math
-import threading
-import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from structure_tools import engine_of, golden
+from structure_tools import asked_parts, engine_of, every_pair, golden
 
 from refnum.conformance.cases.levels import Outcome
-from refnum.conformance.cases.operation import OPERATIONS, plain_like, run_golden
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.recipes.inputs import expand
 from refnum.conformance.cases.recipes.recipe import Recipe
 from refnum.conformance.cases.structure import Asked, build, values
 from refnum.conformance.cases.structure.cutting import (
-    ANOTHER_SHAPE,
-    ANOTHER_THREAD,
-    ANOTHER_VARIANT,
-    BEHIND,
     COLUMNS,
-    OTHER_COLUMNS,
-    OTHER_DATA,
-    OTHER_ROWS,
     ROWS,
-    THE_SAME,
     UNCUT,
     cutting,
 )
@@ -44,38 +32,6 @@ from refnum.errors import UnsupportedError
 
 FEW = 3
 BUILD = importlib.import_module("refnum.conformance.cases.structure.build")  # the room has a function of its name
-
-
-@functools.cache
-def every():
-    """Return the fields of `decode_e8m0`."""
-    return tuple(fields("decode_e8m0", "HOPPER", {"dtype": "float32"}, "full"))
-
-
-@functools.cache
-def pairs():
-    """Return the numbers of rows and of columns that stand together in parts of `decode_e8m0`."""
-    return {(part.row["rows"], part.row["columns"]) for field in every() for part in field.parts}
-
-
-def asked(operation, function, params=None, most=None, of=None, having=None, **more):
-    """Return the tally of a function judged on the first fields of an operation.
-
-    of: judged on all fields of `decode_e8m0` that are as wide as some pairs of rows and columns instead. having: on
-    those of `decode_e8m0` whose rows have a level of this name.
-    """
-    subject = Subject("k", {operation: function}, **more) if callable(function) else function
-    engine = engine_of(subject, operation, params, quick=False)
-    key = operation, "HOPPER", params or OPERATIONS[operation].defaults()
-    wide = {columns for rows, columns in pairs() if of(rows, columns)} if of else ()
-    chosen = [one for one in every() if one.case.inputs["codes"].shape[1] in wide] if of else fields(*key, "full")
-    chosen = [one for one in every() if having in one.parts[0].row] if having else chosen
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep, "fields", lambda *_: itertools.islice(chosen, most))
-        judged = functools.partial(structure._judge, engine)
-        sweep.ask(engine, key, "full", {subject.name}, lambda *_: False, judged)
-    assert not engine.report.harness
-    return engine.tallies[subject.name]
 
 
 def test_rows_and_columns_are_cut_where_the_answer_is_local():
@@ -134,15 +90,15 @@ def test_the_answer_to_a_part_is_a_part_of_the_answer(operation):
 
 
 def test_small_numbers_of_rows_stand_beside_every_small_number_of_columns_and_many_beside_powers():
-    assert {(rows, columns) for rows in SMALL for columns in SMALL} <= pairs()
-    assert all({(rows, columns) for columns in range(1, 17)} & pairs() for rows in MARKS if rows < 3000)
+    assert {(rows, columns) for rows in SMALL for columns in SMALL} <= every_pair()
+    assert all({(rows, columns) for columns in range(1, 17)} & every_pair() for rows in MARKS if rows < 3000)
     for residue in range(512):
-        assert {rows % 512 for rows, _ in pairs() if rows > 512} >= {residue}
+        assert {rows % 512 for rows, _ in every_pair() if rows > 512} >= {residue}
 
 
 @pytest.mark.parametrize("operation", ["encode_e2m1", "mxfp4_columns"])
 def test_a_right_kernel_is_right_on_every_part(operation):
-    tally = asked(operation, golden(operation), most=40)
+    tally = asked_parts(operation, golden(operation), most=40)
     assert tally.structural > 60 and not tally.wrong and not tally.coverage.refused and not tally.unsupported
 
 
@@ -183,7 +139,7 @@ CONDITIONS = {
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_two_exact_numbers_together_are_told(name):
     holds, spoil, words, rows = CONDITIONS[name]
-    tally = asked("decode_e8m0", wrong("decode_e8m0", holds, spoil), of=lambda count, _: count % 512 == rows)
+    tally = asked_parts("decode_e8m0", wrong("decode_e8m0", holds, spoil), of=lambda count, _: count % 512 == rows)
     assert tally.wrong and {len(one.case.inputs["codes"]) % 512 for one in tally.failures} == {rows}
     assert all(words in one.words for one in tally.failures)
 
@@ -195,82 +151,8 @@ def test_a_kernel_that_writes_its_input_is_told():
             codes[-1, -1] ^= 1
         return right
 
-    tally = asked("decode_e8m0", run, most=60)
+    tally = asked_parts("decode_e8m0", run, most=60)
     assert {one.finding for one in tally.failures} == {"input-mutated"}
-
-
-def test_a_call_that_fails_only_after_a_larger_one_is_told():
-    before = [0]
-
-    def run(codes, dtype="float32"):
-        larger, before[0] = before[0] > codes.size, codes.size
-        if larger and codes.shape == (5, 6):
-            raise RuntimeError("no")
-        return golden("decode_e8m0")(codes, dtype)
-
-    tally = asked("decode_e8m0", run, of=lambda *pair: pair == (5, 6))
-    assert {one.finding for one in tally.failures} == {"not-deterministic"}
-
-
-BEFORE = {
-    THE_SAME: lambda was, now: was == now,
-    OTHER_DATA: lambda was, now: was[:1] + was[2:] == now[:1] + now[2:] and was[1] != now[1],
-    OTHER_COLUMNS: lambda was, now: was[0][0] == now[0][0] and was[0][1] != now[0][1],
-    OTHER_ROWS: lambda was, now: was[0] == (now[0][0] // 2, *now[0][1:]),
-    ANOTHER_SHAPE: lambda was, now: was[0] != now[0] and math.prod(was[0]) == math.prod(now[0]),
-    ANOTHER_VARIANT: lambda was, now: was[2] != now[2],
-    ANOTHER_THREAD: lambda was, now: was[3] != now[3],
-}
-"""How a part is called -> whether a call (shape, data, dtype of the results, thread) is so beside the one before."""
-
-
-@pytest.mark.parametrize("calls", BEHIND)
-def test_a_kernel_that_is_wrong_behind_another_call_beside_one_number_of_rows_is_told(calls):
-    last, right = [], golden("decode_e8m0")
-
-    def run(codes, dtype="float32"):
-        result = right(codes=codes, dtype=dtype)
-        last.append((codes.shape, codes.tobytes(), dtype, threading.get_ident()))
-        if len(codes) == 66 and len(last) > 1 and BEFORE[calls](*last[-2:]):
-            result[-1:, -1:] = 3
-        return result
-
-    tally = asked("decode_e8m0", run, of=lambda rows, columns: rows == 66 and columns < 50)
-    assert tally.close() is not Outcome.PASS
-    assert f"right by itself, wrong {calls}" in {failure.words for failure in tally.failures}
-
-
-@pytest.mark.parametrize("calls", [OTHER_COLUMNS, ANOTHER_VARIANT])
-def test_a_kernel_that_is_wrong_behind_another_call_of_another_thread_is_told(calls):
-    last, right = [], golden("decode_e8m0")
-
-    def run(codes, dtype="float32"):
-        result = right(codes=codes, dtype=dtype)
-        last.append((codes.shape, codes.tobytes(), dtype, threading.get_ident()))
-        behind = len(last) > 1 and BEFORE[calls](*last[-2:]) and BEFORE[ANOTHER_THREAD](*last[-2:])
-        if len(codes) > 60 and behind:
-            result[-1:, -1:] = 3
-        return result
-
-    tally = asked("decode_e8m0", run, of=lambda rows, columns: 60 < rows < 67 and columns < 50)
-    assert f"right by itself, wrong {calls}" in {failure.words for failure in tally.failures}
-
-
-def test_a_kernel_that_is_wrong_at_once_behind_another_variant_is_told():
-    last, inside, right = [""], [], golden("decode_e8m0")
-
-    def run(codes, dtype="float32"):
-        inside.append(dtype)
-        result = right(codes=codes, dtype=dtype)
-        time.sleep(0.001 * (len(inside) > 1))
-        if len(inside) > 1 and last[0] != dtype:
-            result[-1:, -1:] = 3
-        last[0] = dtype
-        inside.pop()
-        return result
-
-    tally = asked("decode_e8m0", run, of=lambda rows, columns: rows == 66 and columns < 50)
-    assert "not-thread-safe" in {failure.finding for failure in tally.failures}
 
 
 def test_a_kernel_that_is_wrong_where_all_elements_are_one_beside_a_residue_of_rows_is_told():
@@ -282,8 +164,8 @@ def test_a_kernel_that_is_wrong_where_all_elements_are_one_beside_a_residue_of_r
             result[-1:, -1:] = 3
         return result
 
-    assert asked("decode_e8m0", run, having="uniform").close() is not Outcome.PASS
-    assert asked("decode_e8m0", right, having="uniform").close() is Outcome.PASS
+    assert asked_parts("decode_e8m0", run, having="uniform").close() is not Outcome.PASS
+    assert asked_parts("decode_e8m0", right, having="uniform").close() is Outcome.PASS
 
 
 def test_experts_of_more_and_more_rows_stand_beside_every_residue_of_columns():
@@ -301,7 +183,7 @@ def test_a_kernel_that_refuses_a_storage_is_not_wrong():
             raise ValueError("contiguous arrays only")
         return golden("decode_e8m0")(codes, dtype)
 
-    tally = asked("decode_e8m0", run, most=20)
+    tally = asked_parts("decode_e8m0", run, most=20)
     assert not tally.wrong and tally.coverage.forms and tally.structural > 100
 
 
@@ -333,7 +215,7 @@ def test_parts_are_asked_in_a_process_of_its_own(tmp_path):
     path = tmp_path / "kernel.py"
     path.write_text(SOURCE)
     (subject,) = isolated(str(path))
-    tally = asked("decode_e8m0", subject, most=60)
+    tally = asked_parts("decode_e8m0", subject, most=60)
     assert tally.structural > 500
     assert {one[1].partition(" with")[0] for one in tally.faults} == {"its process ended"}
     assert any(one.case.inputs["codes"].shape == (24, 5) for one in tally.failures)
@@ -351,10 +233,12 @@ def test_a_subject_that_names_what_is_outside_is_called_as_quickly(monkeypatch):
     monkeypatch.setattr(
         quick, "call", lambda subject, case, seconds: slow.append(case) or watched(subject, case, seconds)
     )
-    tally = asked("decode_e8m0", golden("decode_e8m0"), most=5, outside=lambda case: "")
+    tally = asked_parts("decode_e8m0", golden("decode_e8m0"), most=5, outside=lambda case: "")
     assert tally.structural > 60 and not tally.wrong
     taken = len(slow)
-    tally = asked("decode_e8m0", golden("decode_e8m0"), most=5, outside=lambda case: "wide" * (case.elements > 40))
+    tally = asked_parts(
+        "decode_e8m0", golden("decode_e8m0"), most=5, outside=lambda case: "wide" * (case.elements > 40)
+    )
     assert tally.structural > 30 and tally.coverage.refused and not tally.wrong
     assert len(slow) > taken and all(case.elements > 40 for case in slow[taken:])
 
@@ -368,7 +252,7 @@ def test_a_dtype_that_is_refused_is_asked_of_few_parts():
             raise UnsupportedError("bytes alone")
         return golden("decode_e8m0")(codes=codes, dtype=dtype)
 
-    tally = asked("decode_e8m0", run, most=60)
+    tally = asked_parts("decode_e8m0", run, most=60)
     assert {"codes.dtype uint16", "codes.dtype uint32", "codes.dtype uint64"} <= set(tally.coverage.forms)
     assert tally.coverage.refused > 0.2 * tally.coverage.cases and 20 < given.count("uint16") < 0.1 * len(given)
 
@@ -384,7 +268,7 @@ def test_out_of_a_layout_has_the_dtypes_of_its_outputs():
         return right if out is None else out
 
     params = {**OPERATIONS["quantize_nvfp4"].defaults(), "layout_out": "swizzled"}
-    assert not asked("quantize_nvfp4", run, params, most=8, outside=lambda case: "").wrong
+    assert not asked_parts("quantize_nvfp4", run, params, most=8, outside=lambda case: "").wrong
     assert len(seen) > 1 and all(one == array for one, array in seen)
 
 
@@ -410,83 +294,6 @@ def test_a_form_that_is_known_to_be_refused_is_asked_without_what_is_refused_at_
     (first, _), second = counts
     assert first > 2 and second[0] == 2 and 0 < second[1] < 3
     assert list(engine.tallies["k"].coverage.forms) == ["codes.dtype uint16"]
-
-
-def called_at_once(run, seconds, turn=0):
-    """Return what came of one part of `decode_e8m0` that is called at once with its like."""
-    field = every()[0]
-    part = replace(next(one for one in field.parts if one.calls == "at once"), turn=turn)
-    run_golden(field.case)  # which tells what its outputs are like
-    like = plain_like(field.case)
-    subject = Subject("k", {"decode_e8m0": run})
-    (called,) = quick.call_parts(subject, field.case, field.cutting, (part.without(list(part.form)),), like, seconds)
-    return called
-
-
-def test_two_calls_that_wait_for_each_other_for_ever_are_told():
-    both = threading.Barrier(2)
-
-    def run(codes, dtype="float32"):
-        try:
-            both.wait(0.2)
-        except threading.BrokenBarrierError:
-            both.reset()
-            return golden("decode_e8m0")(codes, dtype)
-        threading.Event().wait()
-
-    assert called_at_once(run, 1).outcome is Outcome.TIMEOUT
-
-
-def test_two_calls_meet_though_the_other_one_begins_late(monkeypatch):
-    inside, met, begin = [0], [], quick.in_a_thread
-    monkeypatch.setattr(quick, "in_a_thread", lambda job: begin(lambda: (time.sleep(0.1), job())))
-
-    def run(codes, dtype="float32"):
-        inside[0] += 1
-        time.sleep(0.02)
-        met.append(inside[0] > 1)
-        inside[0] -= 1
-        return golden("decode_e8m0")(codes, dtype)
-
-    assert called_at_once(run, 5).outcome is Outcome.PASS and any(met)
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_what_the_other_one_of_two_calls_at_once_gives_is_looked_at_too(fails):
-    """The one that begins first ends first, and takes with it what a refused call left behind."""
-    right = golden("decode_e8m0")
-
-    def run(codes, dtype="float32"):
-        result = right(codes, dtype)
-        if threading.current_thread() is threading.main_thread():
-            return result
-        if fails:
-            raise RuntimeError("no")
-        return -result
-
-    called = called_at_once(run, 2)
-    assert called.outcome is Outcome.MISMATCH and called.finding == "not-thread-safe"
-
-
-@pytest.mark.parametrize("turn", [0, 1])
-def test_every_other_two_calls_at_once_come_behind_a_refused_one(turn):
-    shapes, right = [], golden("decode_e8m0")
-
-    def run(codes, dtype="float32"):
-        shapes.append(codes.shape)
-        return right(codes, dtype)
-
-    assert not called_at_once(run, 60.0, turn).words
-    assert [shape == (2, 2, 2) for shape in shapes] == [True] * turn + [False, False]
-
-
-def test_a_call_that_ends_its_own_thread_is_waited_for():
-    def run(codes, dtype="float32"):
-        if threading.current_thread() is not threading.main_thread():
-            raise SystemExit
-        return golden("decode_e8m0")(codes, dtype)
-
-    assert called_at_once(run, 2).outcome is Outcome.PASS
 
 
 def test_what_a_subject_declares_outside_is_asked_once_a_field():

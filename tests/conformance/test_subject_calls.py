@@ -123,6 +123,13 @@ def test_other_data_keeps_shapes_and_changes_every_kind_of_input():
     assert floats.inputs["x"].dtype == np.float32 and not np.array_equal(floats.inputs["x"], case().inputs["x"])
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_other_data_of_a_part_has_the_numbers_of_the_part(axis):
+    codes = np.arange(35, dtype=np.uint8).reshape(5, 7)
+    found = other_data(Case("decode_e8m0", "HOPPER", {}, {"codes": codes}), {"codes": axis}).inputs["codes"]
+    assert np.array_equal(np.sort(found, 1 - axis), codes) and (found != codes).sum() > 27
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, bfloat16])
 def test_other_data_has_another_maximum_and_the_same_classes_of_numbers(dtype):
     """What a kernel finds in a whole tensor, in any order, is another number then."""

@@ -6,7 +6,6 @@ again by itself, as any case is, so that what it did has the words that it alway
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import threading
@@ -35,9 +34,10 @@ from .call import POISONS, Called, call
 from .company import Company
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
-from .forms import ALIGN, SLACK, base_shape, changed_list, counts_in_form, held, out_storage, scalars_in_form, view_in
+from .forms import changed_list, counts_in_form, held, out_storage, scalars_in_form
 from .process_state import changed, process_state, restore
 from .results import kept_elsewhere, made_wrong
+from .room import room_for
 from .threads import in_a_thread
 from .time_limit import CallTimeout, time_limit
 
@@ -47,8 +47,6 @@ OWN = 4
 """References to a result that its caller has: what the call returned, a tuple, a variable and an argument."""
 BEGUN = 1.0
 """Seconds that a call waits for the other one of the same time to begin: a busy machine may part them."""
-GAPPED = ("row gap", "odd rows", "element gap", "every other row", "broadcast columns of whole rows")
-"""Storages that hold more than their elements."""
 Likes = Mapping[str, np.ndarray]
 
 
@@ -154,38 +152,6 @@ def _quick(
     return kept, raised
 
 
-class Room:
-    """Memory for one argument of the calls, amid poison."""
-
-    def __init__(self, most: int) -> None:
-        """Make room for arrays of so many bytes."""
-        self.flat = np.empty(most + 2 * ALIGN + 2 * SLACK, np.uint8)
-        self.begin = SLACK + (-self.flat.__array_interface__["data"][0] - SLACK) % ALIGN
-        self.bytes = self.flat[:0].data
-
-    def array(
-        self, shape: tuple[int, ...], dtype: np.dtype, storage: str, address: int, filled: bool = False
-    ) -> tuple[Any, Any]:
-        """Return an array in a storage, and the array of which it is a part, at an address as in `forms.Placed`.
-
-        `bytes` are then those in and around it as they are; a `bytearray` of them is a copy.
-
-        filled: whether every element is written next, so that only what is no element need be poison.
-        """
-        item = dtype.itemsize
-        whole_shape = shape if storage == "contiguous" else base_shape(shape, storage, item)
-        start = self.begin + address // item * item
-        end = start + math.prod(whole_shape) * item
-        around = self.flat[start - SLACK : end + SLACK]
-        if filled and storage not in GAPPED:
-            around[:SLACK] = around[-SLACK:] = POISONS[0]
-        else:
-            around[:] = POISONS[0]
-        self.bytes = around.data
-        whole = around[SLACK:-SLACK].view(dtype).reshape(whole_shape)
-        return (whole if storage == "contiguous" else view_in(whole, storage, shape)), whole
-
-
 def _sequence(form: Mapping[str, Any], outs: Mapping[str, np.ndarray]) -> Any:
     """Return what a call is given as `out`, as `forms.as_out` does."""
     arrays = tuple(outs.values())
@@ -207,11 +173,6 @@ def _arrays(result: Any) -> tuple[Any, ...]:
     return tuple(one for one in (result if isinstance(result, tuple | list) else (result,)) if one is not None)
 
 
-def _room(array: np.ndarray) -> Room:
-    """Return room for an array or a part of it, in any storage and any dtype."""
-    return Room(2 * 8 * array.size + 64 * len(array))
-
-
 class Sweep:
     """The calls of one subject on the parts of a field."""
 
@@ -225,8 +186,8 @@ class Sweep:
         names = [output.name for output in outputs_of(case)]
         self.like: Likes = dict(zip(names, like, strict=True))
         self.company = Company(subject, case, cutting)
-        self.inside = {name: _room(array) for name, array in stored_inputs(case).items()}
-        self.outside = {name: _room(array) for name, array in self._stored(self.like).items()}
+        self.inside = {name: room_for(array) for name, array in stored_inputs(case).items()}
+        self.outside = {name: room_for(array) for name, array in self._stored(self.like).items()}
         self.kept, self.error, self.parted = False, "", False
         self.given: dict[tuple[Any, ...], dict[str, Any]] = before.given if before and before.alike(case) else {}
 
