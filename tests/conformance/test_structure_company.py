@@ -22,6 +22,7 @@ from refnum.conformance.cases.structure.cutting import (
 )
 from refnum.conformance.subjects.calls import parts as quick
 from refnum.conformance.subjects.subject import Subject
+from refnum.errors import ArgumentError
 
 
 def test_a_call_that_fails_only_after_a_larger_one_is_told():
@@ -137,8 +138,8 @@ def test_two_calls_meet_though_the_other_one_begins_late(monkeypatch):
     assert called_at_once(run, 5).outcome is Outcome.PASS and any(met)
 
 
-@pytest.mark.parametrize("fails", [True, False])
-def test_what_the_other_one_of_two_calls_at_once_gives_is_looked_at_too(fails):
+@pytest.mark.parametrize("error", [RuntimeError, ArgumentError, None])
+def test_what_the_other_one_of_two_calls_at_once_gives_is_looked_at_too(error):
     """The one that begins first ends first, and takes with it what a refused call left behind."""
     right = golden("decode_e8m0")
 
@@ -146,8 +147,8 @@ def test_what_the_other_one_of_two_calls_at_once_gives_is_looked_at_too(fails):
         result = right(codes, dtype)
         if threading.current_thread() is threading.main_thread():
             return result
-        if fails:
-            raise RuntimeError("no")
+        if error:
+            raise error("no")
         return -result
 
     called = called_at_once(run, 2)

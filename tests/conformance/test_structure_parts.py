@@ -130,7 +130,7 @@ def stepped(right):
 
 CONDITIONS = {
     "24 rows of 5 columns": (lambda x: x.shape == (24, 5), flipped, "", 24),
-    "384 rows of 24 columns": (lambda x: x.shape == (384, 24), stepped, "not contiguous", 384),
+    "384 rows of 23 columns": (lambda x: x.shape == (384, 23), stepped, "not contiguous", 384),
     "a residue of 512 rows in a storage": (
         lambda x: x.shape[0] % 512 == 277 and x.ndim == 2 and not x.flags.c_contiguous, flipped, "", 277),
 }  # fmt: skip

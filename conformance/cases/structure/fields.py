@@ -131,24 +131,27 @@ def _field(
     for rows, size, turn in turns:
         named, same = _form(maker, case, tables[turn % 8 not in OUT], turn)
         calls = CALL_TURNS[turn % len(CALL_TURNS)]
-        calls = OTHER_DATA if calls in unable else calls
+        calls = unable.get(calls, calls)
         large = rows * size * unit(operation) > BEHIND_LARGE
         if (maker.brief and turn % BRIEF_TURNS) or (calls in BEHIND and large):
             calls = ANOTHER_VARIANT
         part = _part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice)
         elsewhere = calls == ANOTHER_THREAD or turn % 7 in ELSEWHERE[large]
-        turn = turn if maker.brief else turn // len(CALL_TURNS)
+        turn = turn if maker.brief and calls != AT_ONCE else turn // len(CALL_TURNS)
         made.append(replace(part, turn=turn, elsewhere=elsewhere))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
 
-def _unable(case: Case, found: Cutting, place: int) -> tuple[str, ...]:
-    """Return how no part of a field can be called: behind other columns in the first one, or in another shape."""
+def _unable(case: Case, found: Cutting, place: int) -> dict[str, str]:
+    """Return how no part of a field can be called, and how it is called instead.
+
+    The first field has no other columns before it; many have no other shape.
+    """
     if found.axis == COLUMNS:
-        return OTHER_COLUMNS, OTHER_ROWS, ANOTHER_SHAPE
+        return {OTHER_COLUMNS: ANOTHER_VARIANT, OTHER_ROWS: OTHER_DATA, ANOTHER_SHAPE: ANOTHER_VARIANT}
     if one_shape(case, found):
-        return ()
-    return (ANOTHER_SHAPE,) if place and found.axis == ROWS else (ANOTHER_SHAPE, OTHER_COLUMNS)
+        return {}
+    return {ANOTHER_SHAPE: OTHER_DATA, **({} if place and found.axis == ROWS else {OTHER_COLUMNS: OTHER_DATA})}
 
 
 def _turns(operation: str, rows: int, size: int, times: int, met: Counter[tuple[bool, int]]) -> Iterator[int]:
@@ -158,6 +161,8 @@ def _turns(operation: str, rows: int, size: int, times: int, met: Counter[tuple[
     """
     rarer, seen = (rows >= size, max(rows, size)), False
     alone = times == 1 and rows * size * unit(operation) <= SEEN_AGAIN and rarer[1] not in RESIDUE_SET
+    if rarer[1] in RESIDUE_SET and not met[rarer]:  # it is asked few times, first in a form that shows all
+        met[rarer] = next(turn for turn in range(8) if (turn + APART * rarer[1]) % 8 in OTHERS)
     while times > 0 or (alone and not seen):
         turn = met[rarer] + APART * rarer[1]
         met[rarer] += 1

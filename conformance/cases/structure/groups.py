@@ -28,6 +28,7 @@ from .numbers import (
     few_pairs,
     pairs,
     share_of,
+    some_pairs,
     tall_numbers,
     unit,
     wide_numbers,
@@ -35,14 +36,14 @@ from .numbers import (
 from .plan import DEAR, layout_pairs, uniform_levels
 from .ragged import EVERY
 
-SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE, WHOLE_SMALL, LEAST_SMALL = 0.12, 6, 0.3, 0.85, 0.4
+SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE, WHOLE_SMALL, LEAST_SMALL = 0.12, 6, 0.3, 0.85, 0.55
 """Share of the pairs that a variant with a layout or a key is asked, and turns; share of one that is not cut, and that
 of its pairs of small numbers; the least share of those of any other."""
 BRIEF_SPECIAL = 6
 """Of so many brief pairs one is asked of a variant with a layout or a key."""
 MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
-"""The most rows of fields of drawn experts; fields of a thousand experts, of balanced and of ordered ones; and of how
-many one is asked briefly."""
+"""The most rows of fields of drawn experts; fields of a thousand experts, of which balanced ones have twice as many and
+ordered ones three times; and of how many one is asked briefly."""
 WIDTHS = 4
 """Numbers of columns beside which each of these fields is asked."""
 FAR_APART, FEW_EXPERTS = 7, {"alike": 24, "ordered": 33}
@@ -51,9 +52,10 @@ RANDOM_STEP = 4
 """Of so many brief pairs one is asked with random bits of each kind."""
 OWN_ROWS, BESIDE, FEW_BESIDE = 24, 1 << 13, 6
 """Numbers of rows beside levels that no table has, elements of their largest part, and rows beside many columns."""
-UNIFORM, LEVELS = 0.7, 9
-"""Share of the numbers that stand in fields of which one input is one element all over, and the levels that have as
-many; half of it for elements below zero, whose like is above, and where fields are many or dear."""
+LEVELS, BELOW_ZERO, MANY_FIELDS, UNIFORM_ROWS = 10, 0.7, 1.5, 24
+"""Levels of which one input is one element all over that have all numbers, less of them where there are more levels;
+the share of it for elements below zero, whose like is above; by what it is less where fields are many or dear; and the
+numbers of rows that all other variants have of each level."""
 ORDINARY, LARGE = 3, 1 << 14
 """Of how many numbers one stands amid ordinary elements alone; and elements beyond which none does."""
 DATA: Mapping[str, Mapping[str, tuple[int, ...]]] = {
@@ -100,9 +102,11 @@ def groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Row
     if operation in ROUTED or operation in RAGGED:
         yield from _spread(maker, amount, dice)
     yield from _beside_rows(maker, "brief" if special else amount, dice)
-    if amount == "brief" or special:
+    if special:
         return
     yield from _uniform(maker, dice)
+    if amount == "brief":
+        return
     for name in further.random_inputs(operation):
         cut = cutting(operation, maker.profile, maker.params, {name: "given"})
         found = brief_pairs(operation, dice, False)
@@ -155,11 +159,16 @@ def _uniform(maker: Maker, dice: Random) -> Iterator[tuple[Maker, Row, Members]]
     """Yield fields of which one input is one element all over."""
     given: Row = {name: "given" for name, levels in maker.every[2].items() if "absent" in levels}
     every = [] if maker.operation in PRODUCTS else uniform_levels(maker.operation, maker.profile, maker.params)
-    shares = [0.5 if "minus" in level else 1.0 for level in every]
+    shares = [BELOW_ZERO if "minus" in level else 1.0 for level in every]
     dear = DEAR.get(maker.operation, 1)
-    most = UNIFORM * min(1.0, LEVELS / max(1.0, sum(shares))) / (2 if maker.cutting.axis != ROWS or dear > 1 else 1)
+    most = min(1.0, LEVELS / max(1.0, sum(shares)))
+    most /= MANY_FIELDS if maker.cutting.axis != ROWS or dear > 1 else 1
+    rows_each = max(1, UNIFORM_ROWS // len(list(OPERATIONS[maker.operation].variants())))
     for level, share in zip(every, shares, strict=True):
-        numbers = few_pairs(maker.operation, dice, most * share, MOST // dear)
+        if maker.brief:
+            numbers = some_pairs(maker.operation, dice, rows_each)
+        else:
+            numbers = few_pairs(maker.operation, dice, most * share, MOST // dear)
         yield from _apart(maker, numbers, {**given, "uniform": level})
 
 
@@ -175,8 +184,8 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     ways = [(f"experts {count}", max(count, dice.choice(tall_numbers()[:90]))) for count in (*tall_numbers(), 1100)]
     ways += [("long", count) for count in tall_numbers()] + [("thousand", 1500)] * THOUSANDS
     ways += [(dice.choice(("many", "boundary")), dice.choice(SMALL)) for _ in range(THOUSANDS)]
-    ways += [("alike", dice.choice(tall_numbers())) for _ in range(THOUSANDS)]
-    ways += [("ordered", dice.choice((33, 300, 1000, 3000))) for _ in range(2 * THOUSANDS)]
+    ways += [("alike", dice.choice(tall_numbers())) for _ in range(2 * THOUSANDS)]
+    ways += [("ordered", dice.choice((33, 300, 1000, 3000))) for _ in range(3 * THOUSANDS)]
     given: Row = {"splits": "list"} if operation in RAGGED else {}
     yield maker, {**given, "drawn": "every", "classes": CLASSES[1]}, [(sum(EVERY), 1, 2)]
     for place, (way, rows) in enumerate(ways):

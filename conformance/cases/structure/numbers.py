@@ -14,7 +14,7 @@ from .factors import BESIDE_POWERS
 from .mixed import LOOSE, SHARES
 
 SMALL = tuple(range(1, 67))
-MARKS = tuple(sorted({*BESIDE_POWERS[1:], *(count + step for count in BESIDE_POWERS[1:24] for step in (-1, 1)),
+MARKS = tuple(sorted({*BESIDE_POWERS[1:], *(count + step for count in BESIDE_POWERS[1:27] for step in (-1, 1)),
                       16383, 16384, 16385}))  # fmt: skip
 """Numbers that kernels single out: every small one, those beside powers of two and one and a half of them, and, up to
 1,026, those one further off, as ends of residues are."""
@@ -168,6 +168,12 @@ def few_pairs(operation: str, dice: Random, share: float, most: int) -> Pairs:
     return _even(operation, found)
 
 
+def some_pairs(operation: str, dice: Random, count: int) -> Pairs:
+    """Return so many small numbers of rows, each beside the same few columns."""
+    size = dice.choice(BRIEF)
+    return _even(operation, Pairs({(rows, size): 1 for rows in dice.sample(SMALL, count)}))
+
+
 def _even(operation: str, found: Pairs) -> Pairs:
     """Return pairs whose rows are even where an operation takes no others."""
     if not OPERATIONS[operation].even_rows:
@@ -197,7 +203,7 @@ def _residues(operation: str, share: float, dice: Random, step_along: int = 1) -
                 yield number, along if along > 0 else 1 + number % min(step_along, room)
             low = number in range(LOW, 2 * LOW) and number % LOW_COLUMNS
             if loose and turn < count and not low and not (thin and number % 2):
-                yield dice.randint(1, room), number
+                yield dice.randint(min(2, room), room), number  # the row behind one is seen
         if LOW <= number < 2 * LOW and not loose:
             yield number, dice.randint(2, 3) if step_along == 1 else 2 + number % 2
         if number < LOW and dice.random() < share:
