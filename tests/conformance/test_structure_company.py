@@ -9,7 +9,8 @@ import pytest
 from structure_tools import asked_parts, every_field, golden
 
 from refnum.conformance.cases.levels import Outcome
-from refnum.conformance.cases.operation import plain_like, run_golden
+from refnum.conformance.cases.operation import OPERATIONS, plain_like, run_golden
+from refnum.conformance.cases.structure.build import build
 from refnum.conformance.cases.structure.cutting import (
     ANOTHER_SHAPE,
     ANOTHER_THREAD,
@@ -20,9 +21,11 @@ from refnum.conformance.cases.structure.cutting import (
     OTHER_ROWS,
     THE_SAME,
 )
+from refnum.conformance.cases.structure.illegal import no_input
+from refnum.conformance.cases.structure.plan import base_beside
 from refnum.conformance.subjects.calls import parts as quick
 from refnum.conformance.subjects.subject import Subject
-from refnum.errors import ArgumentError
+from refnum.errors import ArgumentError, RefnumError
 
 
 def test_a_call_that_fails_only_after_a_larger_one_is_told():
@@ -174,3 +177,12 @@ def test_a_call_that_ends_its_own_thread_is_waited_for():
         return golden("decode_e8m0")(codes, dtype)
 
     assert called_at_once(run, 2).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_call_that_must_be_refused_is_refused(operation):
+    variant = next(iter(OPERATIONS[operation].variants()))
+    case = build(operation, "HOPPER", variant, base_beside(operation, variant), 1)
+    name = OPERATIONS[operation].inputs[0]
+    with pytest.raises(RefnumError):
+        run_golden(case.with_inputs({name: no_input(operation, case.inputs[name])}))

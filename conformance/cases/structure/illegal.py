@@ -65,6 +65,11 @@ READABLE = "byte orders"
 """The stream of `readable_cases`, beside that of illegal ones."""
 
 
+def no_input(operation: str, array: np.ndarray) -> np.ndarray:
+    """Return what an operation refuses as its first input: of three axes; of float64 where any shape is right."""
+    return np.zeros((2, 2, 2), np.float64 if OPERATIONS[operation].scalar else array.dtype)
+
+
 def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Case]:
     """Yield the illegal cases of a variant, always the same and in the same order; `legal_beside` is right for each."""
     legal = legal_beside(operation, profile, params)

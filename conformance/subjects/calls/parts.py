@@ -27,6 +27,7 @@ from ...cases.levels import Outcome
 from ...cases.operation import OPERATIONS, outputs_of, remember_like
 from ...cases.same_bytes import same
 from ...cases.structure.cutting import AT_ONCE, BEHIND, REFUSED, THE_SAME, Cutting, Part
+from ...cases.structure.illegal import no_input
 from ..arrays import same_place
 from ..subject import Subject, arguments_for, declines, takes_out
 from .at_once import call_twice_at_once
@@ -106,7 +107,7 @@ def _beside(subject: Subject, case: Case, calls: str, seconds: float) -> Called 
     """Return a watched call after one that must be refused, or at once with its like; None for a call by itself."""
     if calls == REFUSED:
         first = OPERATIONS[case.operation].inputs[0]
-        illegal = {first: np.zeros((2, 2, 2), case.inputs[first].dtype)}
+        illegal = {first: no_input(case.operation, case.inputs[first])}
         call(subject, replace(case.with_inputs(illegal), params={**case.params, FORM: {}}), seconds)
         return call(subject, case, seconds)
     if calls == AT_ONCE and subject.arrays == "numpy":
@@ -250,7 +251,7 @@ class Sweep:
         """
         if part.calls == REFUSED or part.behind_refusal:
             name = OPERATIONS[self.case.operation].inputs[0]
-            _quietly(self.function, {**alone, name: np.zeros((2, 2, 2), alone[name].dtype)})
+            _quietly(self.function, {**alone, name: no_input(self.case.operation, alone[name])})
         if part.calls == THE_SAME:
             _quietly(self.function, alone)
         elif part.calls in BEHIND or part.behind_variant:
