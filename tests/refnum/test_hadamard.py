@@ -222,3 +222,20 @@ def test_every_nan_is_one_whatever_its_payload(pattern, order):
     x = np.ones((2, 16), np.float32)
     x.view(np.uint32)[1, 5] = pattern
     assert np.isnan(refnum.hadamard16(x, order=order, dtype="float32")).tolist() == [[False] * 16, [True] * 16]
+
+
+def last_place_is_lost():
+    """Return a bfloat16 number of the least binade before fifteen of the 14th, whose sum grows and shrinks again."""
+    x = np.full((16, 16), 0x077F0000, np.uint32)  # a row for each row of the matrix, in the signs of its column
+    x[:, 0] = 0x00810000
+    minus = np.array([[(0xD7E8 >> i & 1) ^ ((i & j).bit_count() & 1) for i in range(16)] for j in range(16)])
+    falling = np.arange(16) > 9
+    return x | (minus ^ falling).astype(np.uint32) << np.uint32(31)
+
+
+@pytest.mark.parametrize("bits", [last_place_is_lost(), words((64, 16), 8, 6) & np.uint32(0xFFFF0000) | np.uint32(1)])
+def test_what_may_round_is_added_in_order(bits):
+    """Numbers of one binade more than whose sums are exact; and numbers of 24 bits that differ in few of the low ones."""
+    x = bits.view(np.float32)
+    want, sums = (second.hadamard16(exact(x), 0xD7E8, -1, order, "float32")[0] for order in ORDERS[::-1])
+    assert bits_of(refnum.hadamard16(x, order="sequential", dtype="float32")) == want != sums
