@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from refnum.arrays import Array, contiguous
 
 from .golden import Backward, Forward, tensors
+from .golden_parts import ALIGN, filled
 
 
 def to_array(x: torch.Tensor, like: Array | None = None) -> Array:
@@ -93,3 +94,18 @@ def different(got: Array, want: Array) -> int:
         return max(want.size, 1)
     bits = f"u{want.dtype.itemsize}"
     return int((contiguous(got).view(bits) != contiguous(want).view(bits)).sum()) if want.size else 0
+
+
+def without_fill(got: np.ndarray, want: np.ndarray, splits: Sequence[int]) -> np.ndarray:
+    """Return products of rows, bfloat16 bits [R, N], without the NaN that a weight makes of rows that fill up (N20.8).
+
+    splits: rows of each expert. Such a NaN is +0 then, as it is in `want`; every row of its expert has it.
+    """
+    found = got.copy()
+    for count, stop in zip(splits, np.cumsum(filled(splits)).tolist(), strict=True):
+        start = stop - -(-count // ALIGN) * ALIGN
+        rows, fill = want[start : start + count], found[start + count : stop]
+        if len(fill):
+            nan = (rows == rows[:1]).all(axis=0) & ((rows[0] & 0x7FFF) > 0x7F80)
+            fill[nan & (fill == rows[:1])] = 0
+    return found
