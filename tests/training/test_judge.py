@@ -24,7 +24,7 @@ EVEN = CASES["even"]
 
 @pytest.fixture(scope="module", autouse=True)
 def _golden_once():
-    """Compute the golden step of a case once, its products by the host build: ranks multiply by the model's function."""
+    """Compute the golden step of a case once, its products by the host build: ranks multiply by the model."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge, "model", functools.cache(judge.model))
         if host.available()[0]:
