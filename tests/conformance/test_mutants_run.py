@@ -32,7 +32,7 @@ from refnum.conformance.commands.mutate.verdict import (
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError, UnsupportedError
 
-host_sources = pytest.importorskip("refnum.gpu.mutation.host")
+mutants_tools = pytest.importorskip("mutants_tools")
 host = pytest.importorskip("refnum.gpu.host")
 
 if not host.available()[0]:
@@ -46,10 +46,7 @@ UNITS = ("recast.cpp", "casts.cpp", "blocks.cpp", "instructions.cpp")
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     """A host workshop whose questions are those of a few quick operations, and in whose units alone headers change."""
-    sources, none = host_sources.HostSources(), frozenset[str]()
-    whole = {unit: names if unit in UNITS else none for unit, names in sources._units.items()}
-    vars(sources)["_units"] = dict(sorted(whole.items(), key=lambda one: one[0] not in UNITS))  # linked first
-    opened = Library.open(sources, tmp_path_factory.mktemp("library"))
+    opened = Library.open(mutants_tools.sources_of(*UNITS), tmp_path_factory.mktemp("library"))
     every = opened.questions
     opened.questions = lambda name: every(name) if name in QUICK else ()  # type: ignore[method-assign]
     yield opened
