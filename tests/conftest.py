@@ -33,6 +33,14 @@ def pytest_collection():
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Reports say no keywords: forty thousand of them go from process to process."""
+    report = yield
+    report.keywords = {}
+    return report
+
+
 def pytest_sessionfinish(session):
     if not hasattr(session.config, "workerinput"):  # what was compiled for folders that are gone
         shutil.rmtree(BYTECODE / tempfile.gettempdir().lstrip("/"), ignore_errors=True)

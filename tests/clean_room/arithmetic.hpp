@@ -17,8 +17,7 @@ inline Word round32(bool negative, Wide significand, int exponent) {
         exponent++;
     }
     static const Format& f32 = format("FP32");
-    Profile p;
-    p.overflow = "nan";
+    static const Profile p{.overflow = "nan"};
     Word magnitude = encode(f32, {Kind::finite, false, static_cast<Word>(significand), exponent}, p);
     return magnitude | sign;
 }

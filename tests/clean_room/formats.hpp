@@ -21,7 +21,7 @@ struct Number {  // (-1)^negative * significand * 2^exponent
 };
 
 struct Format {  // a row of the table of N1.1; -1 stands for a dash
-    std::string name;
+    std::string_view name;
     int bits, fields, fraction, bias;  // bits in all, of the exponent field, of the fraction field
     std::int64_t largest, nan, infinity;
     int p;
@@ -44,10 +44,10 @@ inline const std::vector<Format> FORMATS = {
     {"MXINT8", 8, 0, 7, 0, 0x7F, -1, -1, 6, true},
 };
 
-inline const Format& format(const std::string& name) {
+inline const Format& format(std::string_view name) {
     for (const Format& f : FORMATS)
         if (f.name == name) return f;
-    throw std::runtime_error("no format " + name);
+    throw std::runtime_error("no format " + std::string(name));
 }
 
 inline int length(Word x) { return static_cast<int>(std::bit_width(x)); }

@@ -50,14 +50,20 @@ def test_on_the_stand_in(made):
     same(made, lambda array: array.host, stand_in.DeviceArray(np.zeros(1, np.uint32)))
 
 
-@pytest.mark.parametrize("made", RECIPES, ids=lambda r: f"{r.operation}-{r.distribution}{'-wide' * r.wide}")
-def test_on_cupy(made):
-    cupy = pytest.importorskip("cupy")
+@pytest.fixture(scope="module")
+def cupy():
+    """Look for CuPy and a device once: each of hundreds of tests would look through all folders."""
+    found = pytest.importorskip("cupy")
     try:
-        if not cupy.cuda.runtime.getDeviceCount():
+        if not found.cuda.runtime.getDeviceCount():
             pytest.skip("no CUDA device")
-    except cupy.cuda.runtime.CUDARuntimeError:
+    except found.cuda.runtime.CUDARuntimeError:
         pytest.skip("no CUDA device")
+    return found
+
+
+@pytest.mark.parametrize("made", RECIPES, ids=lambda r: f"{r.operation}-{r.distribution}{'-wide' * r.wide}")
+def test_on_cupy(made, cupy):
     same(made, lambda array: array.get(), cupy.zeros(1, cupy.uint32))
 
 

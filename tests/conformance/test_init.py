@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli_tools import apart
 from typer.testing import CliRunner
 
 from refnum.conformance.cases.operation import OPERATIONS
@@ -19,17 +18,21 @@ from refnum.conformance.commands.init import WRITTEN, write
 from refnum.conformance.subjects.loading.discover import from_file
 from refnum.errors import ArgumentError, FileError, ProfileError
 
+pytest_plugins = ["pytester"]
 
-def test_what_is_written_passes_and_a_wrong_kernel_in_it_fails(tmp_path):
-    done = CliRunner().invoke(app, ["init", str(tmp_path), "--profile", "OCP"])
+
+@pytest.mark.usefixtures("harness")
+def test_what_is_written_passes_and_a_wrong_kernel_in_it_fails(pytester):
+    """In this process, whose harness is verified: `test_plugin` starts the plugin in others."""
+    done = CliRunner().invoke(app, ["init", str(pytester.path), "--profile", "OCP"])
     assert done.exit_code == 0 and "kernels_under_test.py" in done.stdout
-    words = ["-p", "no:refnum", "-p", "refnum.conformance.plugin", "--refnum-level=smoke", "-q", str(tmp_path)]
-    right = apart("pytest", *words, folder=tmp_path)
-    assert right.returncode == 0 and "1 passed" in right.stdout, right.stdout
-    path = tmp_path / "kernels_under_test.py"
+    words = ["-p", "no:refnum", "-p", "refnum.conformance.plugin", "--refnum-level=smoke", "-q", str(pytester.path)]
+    pytester.runpytest_inprocess(*words).assert_outcomes(passed=1)
+    path = pytester.path / "kernels_under_test.py"
     path.write_text(path.read_text().replace('profile="OCP")  #', 'profile="OCP+ties=away")  #'))
-    wrong = apart("pytest", *words, folder=tmp_path)
-    assert wrong.returncode == 1 and "E2M1_TIES_UP" in wrong.stdout
+    wrong = pytester.runpytest_inprocess(*words)
+    wrong.assert_outcomes(failed=1)
+    assert "E2M1_TIES_UP" in wrong.stdout.str()
 
 
 def test_where_the_plugin_is_missing_the_written_test_fails(tmp_path):

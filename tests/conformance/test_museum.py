@@ -17,9 +17,9 @@ from refnum.conformance.commands.mutate.verdict import KILLED, SURVIVED
 from refnum.conformance.mismatches.diagnose import notes
 from refnum.conformance.vectors import load_vectors
 
-host_sources = pytest.importorskip("refnum.gpu.mutation.host")
+mutants_tools = pytest.importorskip("mutants_tools")
 host = pytest.importorskip("refnum.gpu.host")
-KERNELS = host_sources.HostSources().root
+KERNELS = mutants_tools.HostSources().root
 
 QUICK = ("decode_e4m3", "decode_e8m0")
 """Operations whose questions are made in a moment; `refnum mutate museum` visits all."""
@@ -65,13 +65,8 @@ def test_a_class_without_an_exhibit_is_hunted_by_vectors() -> None:
 
 
 def library(unit: str, folder: Path) -> Library:
-    """Return a workshop in which exhibits change one unit, which holds every operation that is asked.
-
-    It is linked first: where units share a function, the linker takes the first.
-    """
-    sources = host_sources.HostSources()
-    vars(sources)["_units"] = {unit: sources._units[unit], **dict.fromkeys(sorted({*sources._units} - {unit}), ())}
-    return Library.open(sources, folder)
+    """Return a workshop in which exhibits change one unit."""
+    return Library.open(mutants_tools.sources_of(unit), folder)
 
 
 PRODUCTS = ("a term keeps 14 bits", "a zero takes part in the largest exponent", "a part of K overwrites the others")

@@ -32,21 +32,23 @@ from refnum.conformance.commands.mutate.verdict import (
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError, UnsupportedError
 
-host_sources = pytest.importorskip("refnum.gpu.mutation.host")
+mutants_tools = pytest.importorskip("mutants_tools")
 host = pytest.importorskip("refnum.gpu.host")
 
 if not host.available()[0]:
     pytest.skip(host.available()[1], allow_module_level=True)
 
 QUICK = ("fp8_to_mxfp4", "fp8_to_payload", "decode_e4m3", "encode_e2m1")
+UNITS = ("recast.cpp", "casts.cpp", "blocks.cpp", "instructions.cpp")
+"""Units of these operations, of one that uses their headers and has the same code, and one of no operation asked."""
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
-    """A host workshop whose questions are those of a few quick operations."""
-    opened = Library.open(host_sources.HostSources(), tmp_path_factory.mktemp("library"))
-    whole = opened.questions
-    opened.questions = lambda name: whole(name) if name in QUICK else ()  # type: ignore[method-assign]
+    """A host workshop whose questions are those of a few quick operations, and in whose units alone headers change."""
+    opened = Library.open(mutants_tools.sources_of(*UNITS), tmp_path_factory.mktemp("library"))
+    every = opened.questions
+    opened.questions = lambda name: every(name) if name in QUICK else ()  # type: ignore[method-assign]
     yield opened
 
 

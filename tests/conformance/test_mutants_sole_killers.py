@@ -19,7 +19,7 @@ from refnum.conformance.commands.mutate.run import judge
 from refnum.conformance.commands.mutate.sole_killers import VectorsOnly
 from refnum.conformance.commands.mutate.verdict import KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
 
-host_sources = pytest.importorskip("refnum.gpu.mutation.host")
+mutants_tools = pytest.importorskip("mutants_tools")
 host = pytest.importorskip("refnum.gpu.host")
 
 if not host.available()[0]:
@@ -37,7 +37,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VectorsOnly]:
         patch.setattr(
             sole_killers, "vectors_of", lambda name, profiles: whole(name, ("HOPPER",)) * (name == "fp8_to_mxfp4")
         )
-        yield VectorsOnly.open(host_sources.HostSources(), tmp_path_factory.mktemp("alone"))
+        yield VectorsOnly.open(mutants_tools.sources_of("recast.cpp", "blocks.cpp"), tmp_path_factory.mktemp("alone"))
 
 
 def change(library: VectorsOnly, old: str, new: str) -> Mutant:

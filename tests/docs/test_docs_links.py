@@ -45,7 +45,7 @@ def site(tmp_path_factory):
         return ROOT / "docs/_build/html"
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", str(out / "trees")]
-    command += ["-D", "refnum_run_examples=0"]  # `test_docs_examples` runs them
+    command += ["-D", "refnum_run_examples=0", "-D", "smartquotes=0"]  # `test_docs_examples` runs them; plain quotes do
     done = subprocess.run(
         [*command, str(ROOT / "docs"), str(out / "html")], capture_output=True, text=True, timeout=300
     )

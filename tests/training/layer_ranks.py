@@ -64,7 +64,8 @@ def step(case: Case, rank: int, witness: Any = None) -> dict[str, Any]:
 def forks() -> Any:
     """Return what starts processes as forks of one, which has imported what ranks do, for all tests."""
     ours = [f"refnum.training.{name}" for name in ("judge", "layer", "loop")]
-    multiprocessing.set_forkserver_preload([*ours, "torch.distributed"])
+    backward = "torch.fx.experimental.symbolic_shapes"  # imported when the first gradient is computed, for a second
+    multiprocessing.set_forkserver_preload([*ours, "torch.distributed", backward])
     return multiprocessing.get_context("forkserver")
 
 

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from refnum.conformance.cli import app
 from refnum.errors import RefnumError
-from refnum.training import judge, layer_cases
+from refnum.gpu import host
+from refnum.training import golden_parts, judge, layer_cases
 
 pytestmark = pytest.mark.usefixtures("forked_ranks")
 FILE = str(Path(__file__).with_name("planted_layers.py"))
@@ -23,9 +24,11 @@ EVEN = CASES["even"]
 
 @pytest.fixture(scope="module", autouse=True)
 def _golden_once():
-    """Compute the golden step of a case once: eight tests judge the same one."""
+    """Compute the golden step of a case once, its products by the host build: ranks multiply by the model."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge, "model", functools.cache(judge.model))
+        if host.available()[0]:
+            patch.setattr(golden_parts, "matmul_fp8", host.matmul_fp8)
         yield
 
 

@@ -54,6 +54,12 @@ def edge_blocks(variant: str, amax: int, fmt: Format) -> np.ndarray:
     Maxima rise by 1/64 of a binade over 20 binades, each with its neighbours; the other lanes hold the least numbers
     with the codes 1 to 7 under the factor that the block has, and the numbers one ulp below them, of either sign.
     """
+    return narrowed(_edges(variant, amax), fmt)
+
+
+@functools.lru_cache(maxsize=len(AMAX))  # each is asked of every format and tile
+def _edges(variant: str, amax: int) -> np.ndarray:
+    """Return `edge_blocks` in float32, which nobody may change."""
     steps = np.arange(20 << 6, dtype=np.int64) << 17
     top = min(max(amax & 0x7FFFFFFF, 21 << 23), 0x7F7FFFFF)
     maxima = np.maximum(top - steps[:, None] + np.array([0, 1, -1, 5461]), 1).reshape(-1).astype(np.uint32)
@@ -66,7 +72,9 @@ def edge_blocks(variant: str, amax: int, fmt: Format) -> np.ndarray:
     near = np.clip(near, 0, maxima[:, None].astype(np.int64)).astype(np.uint32)
     signs = (np.arange(near.size, dtype=np.uint32).reshape(near.shape) * np.uint32(2654435761)) & np.uint32(1 << 31)
     lanes = (np.arange(16)[None, :] + np.arange(len(near))[:, None]) % 16
-    return narrowed(np.take_along_axis(near | signs, lanes, axis=1), fmt)
+    edges = np.take_along_axis(near | signs, lanes, axis=1)
+    edges.setflags(write=False)
+    return edges
 
 
 def spaced(rows: np.ndarray) -> np.ndarray:
