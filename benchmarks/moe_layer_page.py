@@ -2,7 +2,7 @@
 
     python benchmarks/moe_layer_page.py docs/results/2026-11-28-h200-layer-two DIR [--ranks 2]
 
-writes NAME.md and NAME.json. What was not measured is named as such.
+writes NAME.md and NAME.json. What was not measured has no section.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -175,24 +176,21 @@ def page(documents: list[Document], name: str) -> str:
     one = documents[0]
     gpus, environment = one.get("gpus") or [], one.get("environment", {})
     driver = gpus[0]["driver_version"] if gpus else "not recorded"
-    commands = dict.fromkeys(map(_command, one["commands"]))
+    commands = dict.fromkeys(_command(words, one["ranks"]) for words in one["commands"])
     parts = [INTRODUCTION.format(
         ranks=one["ranks"], device=one["device"], driver=driver, torch=one["torch"], nccl=one.get("nccl", "none"),
         date=one["date"], digest=environment.get("model_digest", "")[:16], name=name, commands="\n".join(commands),
     )]  # fmt: skip
     for title, make in SECTIONS.items():
-        try:
-            text = make(documents)
-        except (KeyError, TypeError, AttributeError, statistics.StatisticsError) as error:
-            text = f"Not measured ({error}).\n"
-        parts.append(f"## {title}\n\n{text}")
+        with suppress(KeyError, TypeError, AttributeError, statistics.StatisticsError):  # not measured
+            parts.append(f"## {title}\n\n{make(documents)}")
     return "\n".join(parts)
 
 
-def _command(words: Sequence[str]) -> str:
+def _command(words: Sequence[str], ranks: int) -> str:
     taken = list(words[1:])
     taken[taken.index("--out") + 1] = "DIR"
-    ahead = "python -m torch.distributed.run --nproc-per-node 2 benchmarks/moe_layer.py"
+    ahead = f"python -m torch.distributed.run --nproc-per-node {ranks} benchmarks/moe_layer.py"
     return " ".join([ahead, *(f'"{word}"' if " " in word else word for word in taken)])
 
 

@@ -1,6 +1,6 @@
 """What the page of `moe_layer_page.py` says around its tables."""
 
-INTRODUCTION = """# The layer on {ranks} GPUs: bits of ragged routing, time by turns, the witness, where time goes
+INTRODUCTION = """# The layer on {ranks} GPUs
 
 {ranks} {device} of one host, driver {driver}, torch {torch}, NCCL {nccl}, {date}; the model is {digest}.
 Figures: [{name}.json]({name}.json). The layer is that of clause N20, its policies those of N28; what was measured
@@ -17,7 +17,7 @@ routing, two experts without a token and two with one token. *Skewed*: the same 
 rank's experts*: 64 tokens of each rank, none of which goes to the second rank. The step was then taken again: the
 last column names what differs between the two.
 """
-EXCHANGE = """`all_to_all_single` of 32,768 rows of hidden 7168 from each rank, half of them to the other GPU; the
+EXCHANGE = """`all_to_all_single` of 32,768 rows of hidden 7168 from each rank, as many of them to each rank; the
 formats by turns, fifteen rounds of five exchanges. The aims are 1.7 against FP8 and 3 against BF16.
 """
 TIME = """Milliseconds of forward and backward of a rank, products of cuBLASLt: median (least) of twelve turns, in
