@@ -58,6 +58,8 @@ WHOLE_TWICE = 0.1
 """Share of pairs below which a residue beyond 512 stands as rows or as columns, not as both."""
 ENDS = (17, 18, 24, 25, 31, 32, 33, 34, 47, 48, 49, 63, 64, 65)
 """Rows beside the most columns of which each operation is asked, beyond one tile: ends and middles of residues."""
+WARP = 32
+"""Of so many rows, or a multiple, are the most beside each even number of columns: kernels may take them together."""
 Pairs = Counter[tuple[int, int]]
 """(rows, columns or blocks) -> how often they are asked together."""
 
@@ -221,7 +223,8 @@ def _largest(operation: str, most: int) -> Iterator[tuple[int, int]]:
         yield from ((rows, max(size for size in wide if rows * size * step <= MOST)) for rows in ENDS)
     for size in wide:
         part = most if most == MOST or size <= SMALL[-1] or size % 32 == 0 or step > 1 else most // 2
-        yield max(1, min(MOST_TALL, part // step // size)), size
+        rows = max(1, min(MOST_TALL, part // step // size))
+        yield rows - rows % WARP if rows > WARP and size % 2 == 0 else rows, size
 
 
 def _in_turns(found: Pairs, operation: str, turns: int, share: float, dice: Random | None) -> None:
