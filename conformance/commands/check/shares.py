@@ -213,7 +213,7 @@ def _judge(request: Request, share: Share) -> Report:
         wrong=lambda words: tell(("wrong", words)),
         leave=lambda results: tell(("leave", "")),
     )
-    plan = replace(request.plan(_chosen(request)), share=share)
+    plan = replace(request.plan(_chosen(request)), share=share, operations=[OPERATIONS[share.operation]])
     signal.signal(signal.SIGINT, _interrupt)
     try:
         return run(plan, Report({}), progress)
