@@ -202,7 +202,8 @@ def call_on(
         if float_mode() != mode:
             default_float_mode()
         restore(state)
-        seterr(**errors)
+        if geterr() != errors:
+            seterr(**errors)
         sys.setrecursionlimit(depth)
 
 
