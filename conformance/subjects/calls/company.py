@@ -72,7 +72,8 @@ class Company:
             return None
         if calls == ANOTHER_VARIANT and self.others:
             return self.others[part.turn % len(self.others)]
-        plain = replace(case, params={**case.params, FORM: {}})
+        params = {**case.params, FORM: {}}
+        plain = Case(case.operation, case.profile, params, case.inputs, case.recipe, case.label, case.domain)
         if calls in (THE_SAME, ANOTHER_THREAD):
             return plain
         found = None
