@@ -19,10 +19,9 @@ def same(left: np.ndarray, right: np.ndarray) -> bool:
         return False
     if _size(left) <= CHUNK:
         return _bytes(left) == _bytes(right)
-    one, other = _flat(left), _flat(right)
-    return all(
-        _bytes(one[start : start + CHUNK]) == _bytes(other[start : start + CHUNK])
-        for start in range(0, _size(left), CHUNK)
+    one, other = _flat(left).data, _flat(right).data
+    return all(  # a bytearray is compared with the memory itself, at once
+        bytearray(one[start : start + CHUNK]) == other[start : start + CHUNK] for start in range(0, _size(left), CHUNK)
     )
 
 

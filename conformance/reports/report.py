@@ -5,6 +5,7 @@ The exceptions below are what a valid report is. A report is checked when it is 
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,9 @@ from .environment import environment
 
 VERSION = 1
 COMPLETE, PARTIAL = "complete", "partial"
+
+APART = 20
+"""Times as long as the report so far took to write that it is not written again."""
 
 EXIT_VERIFIED, EXIT_MISMATCH, EXIT_USAGE, EXIT_NOTHING = 0, 1, 2, 3
 
@@ -232,10 +236,23 @@ def write(report: Report, path: Path) -> None:
 
 
 def checkpoint(path: Path) -> Callable[[Report], None]:
-    """Return a function that writes the report so far, marked partial; FileError now if the path cannot be written."""
+    """Return a function that writes the report so far, marked partial; FileError now if the path cannot be written.
+
+    It does nothing for `APART` times as long as it took: to write a long report after every variant takes minutes.
+    """
     files.write_text(path, "")
     path.unlink()
-    return lambda report: files.write_json(path, report.document())
+    due = -math.inf
+
+    def write(report: Report) -> None:
+        nonlocal due
+        start = time.monotonic()
+        if start >= due:
+            files.write_json(path, report.document())
+            now = time.monotonic()
+            due = now + APART * (now - start)
+
+    return write
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -280,11 +280,16 @@ def _refuses_beside(subject: Subject, case: Case) -> str:
 
     Nor is any value of a parameter that the operation's variants do not have.
     """
+    if not subject.supports:
+        return ""
     choices = OPERATIONS[case.operation].params
+    asked = {name: value for name, value in case.params.items() if name in choices or name in UNNAMED_PARAMS}
+    beside = any(name not in choices or value not in choices[name]
+                 for name, value in plain(asked).items() if name not in DATA_PARAMS)  # fmt: skip
+    if not beside:
+        return ""
     params = {name: value for name, value in case.params.items() if name not in DATA_PARAMS}
-    beside = any(name in UNNAMED_PARAMS - choices.keys() or (name in choices and value not in choices[name])
-                 for name, value in plain(params).items())  # fmt: skip
-    return subject.supports(case.operation, case.profile, params) if beside and subject.supports else ""
+    return subject.supports(case.operation, case.profile, params)
 
 
 def declines(subject: Subject, case: Case) -> str:

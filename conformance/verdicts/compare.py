@@ -23,7 +23,7 @@ from ..cases.geometry import blocks_hit, spread
 from ..cases.layouts import OUT, PLAIN, bytes_of, stored_scales
 from ..cases.levels import CLASSES, NO_LEVEL, P1, input_classes
 from ..cases.operation import OPERATIONS, as_bits, outputs_of
-from ..cases.same_bytes import same
+from ..cases.same_bytes import name_of, same
 from .bounds import beyond_bounds, within_bounds
 from .kinds import Kind, kinds_of
 
@@ -77,9 +77,9 @@ def observe(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.n
         laid = output.name == "scales" and case.params.get(OUT, PLAIN) != PLAIN
         if laid:
             want = stored_scales(case, want)
-        allowed = (want.dtype.name,) if laid else dtypes_allowed(output, want, case)
-        if array.dtype.name not in allowed:
-            words = f"{output.name} has dtype {array.dtype.name}; expected {' or '.join(allowed)}"
+        allowed = (name_of(want),) if laid else dtypes_allowed(output, want, case)
+        if name_of(array) not in allowed:
+            words = f"{output.name} has dtype {name_of(array)}; expected {' or '.join(allowed)}"
             return {}, Problem(SHAPE, words)
         if array.shape != want.shape:
             return {}, Problem(SHAPE, f"{output.name} has shape {list(array.shape)}; expected {list(want.shape)}")

@@ -53,6 +53,31 @@ def test_a_forked_process_has_threads_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_a_forked_process_that_comes_back_from_a_job_ends_and_tells_nothing():
+    children, go = [], threading.Event()
+
+    def forks():
+        child = os.fork()
+        if child:
+            children.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    assert in_a_thread(forks)(5) and children == [1]
+    assert not in_a_thread(lambda: go.wait(10))(0.05)  # the same thread, whose end nobody but itself tells
+    go.set()
+
+
+def test_a_forked_process_that_waits_for_a_job_of_its_parent_ends():
+    go = threading.Event()
+    wait = in_a_thread(lambda: go.wait(10))
+    child = os.fork()
+    if child == 0:
+        wait(5)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    go.set()
+    assert wait(5)
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the bits of MXCSR")
 @pytest.mark.parametrize("bits", [0x2000, 0x4000, 0x6000, 0x8000, 0x0040], ids=["down", "up", "cut", "ftz", "daz"])
 def test_each_float_mode_shows_and_is_taken_back(bits):

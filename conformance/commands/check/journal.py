@@ -53,6 +53,7 @@ class Journal:
         self.place: dict[str, Any] = {"pid": os.getpid(), "seed": seed, "examples": examples, "level": level}
         self.texts: dict[str, bytes] = {}
         self.stream = None if path is None else _mapped(path)
+        self.length = 0
 
     def enter(self, key: tuple[str, str, Mapping[str, Any]], stream: str, seed: int | None = None) -> None:
         """Remember the variant and the stream: `corners`, `vectors`, `structure` or `parts` with an amount,
@@ -70,8 +71,9 @@ class Journal:
         """
         if self.stream is not None:
             more = f', "number": {number}, "there": {"true" if there else "false"}}}'
-            text = self._begun(subject) + more.encode()
-            self.stream[:] = text[:LENGTH].ljust(LENGTH)
+            text = (self._begun(subject) + more.encode())[:LENGTH]
+            self.stream[: max(len(text), self.length)] = text.ljust(self.length)
+            self.length = len(text)
 
     def _begun(self, subject: str) -> bytes:
         """Return the note up to the number of the case, which alone changes from call to call."""

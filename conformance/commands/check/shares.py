@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ...cases.operation import OPERATIONS
 from ...reports.report import COMPLETE, Report
 from ...subjects.choose import Choice, choose
-from ..processes import die_with_parent
+from ..processes import die_with_parent, keep_memory
 from .plan import Plan, Progress, Share, shares_of, variants
 from .run import run
 
@@ -184,10 +184,14 @@ _queue: list[Any] = []
 
 
 def _begin(queue: Any) -> None:
-    """Begin a process: print to standard error, heed Ctrl-C only while a share is judged, and die with the parent."""
+    """Begin a process: print to standard error, heed Ctrl-C only while a share is judged, and die with the parent.
+
+    It keeps the memory that it frees.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout = sys.stderr
     _queue.append(queue)
+    keep_memory()
     die_with_parent()
 
 
@@ -213,7 +217,7 @@ def _judge(request: Request, share: Share) -> Report:
         wrong=lambda words: tell(("wrong", words)),
         leave=lambda results: tell(("leave", "")),
     )
-    plan = replace(request.plan(_chosen(request)), share=share)
+    plan = replace(request.plan(_chosen(request)), share=share, operations=[OPERATIONS[share.operation]])
     signal.signal(signal.SIGINT, _interrupt)
     try:
         return run(plan, Report({}), progress)

@@ -6,18 +6,17 @@ lives in a process of its own is called there, by the very same functions.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy import geterr, seterr  # as they are now: a kernel may replace those of the module
 
 from refnum.errors import UnsupportedError
-from refnum.formats import Format
 
 from ...cases.case import Case
 from ...cases.entry import is_kept
@@ -30,6 +29,7 @@ from ...cases.structure.byte_order import OTHER
 from ...cases.structure.values import FORMATS
 from ..arrays import Guarded, same_place, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes_out
+from .binades import between_binades
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
 from .forms import (
@@ -48,8 +48,6 @@ from .results import own
 from .time_limit import CallTimeout, time_limit
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
-TINY = 32
-"""Exponent fields of float32 and bfloat16 up to which a number may have a block scale that is subnormal."""
 POISONS = (0xCD, 0x32)
 NO_ROOM = "this machine has no room for the case"
 """What is said where memory was short and no one knows whether the subject is to blame: it was not judged."""
@@ -119,7 +117,7 @@ def lay_out(subject: Subject, case: Case) -> Laid:
 def where_it_lives(function: F) -> F:
     """Carry out a watched call in the process where the subject lives."""
 
-    @wraps(function)
+    @functools.wraps(function)
     def either(subject: Subject, case: Case, *arguments: Any, **keywords: Any) -> Any:
         if subject.remote is not None:
             return subject.remote(function.__name__, case, *arguments, **keywords)
@@ -202,7 +200,8 @@ def call_on(
         if float_mode() != mode:
             default_float_mode()
         restore(state)
-        seterr(**errors)
+        if geterr() != errors:
+            seterr(**errors)
         sys.setrecursionlimit(depth)
 
 
@@ -340,7 +339,7 @@ def other_data(case: Case, along: Mapping[str, int] | None = None) -> Case:
         if np.array_equal(turned, bits):
             turned ^= bits.dtype.type(1)
         if array.dtype.name in FORMATS:
-            turned ^= _between_binades(turned, FORMATS[array.dtype.name])
+            turned ^= between_binades(turned, FORMATS[array.dtype.name])
         inputs[name] = turned.view(array.dtype)
     return case.with_inputs(inputs, label="same storage, new data")
 
@@ -356,19 +355,6 @@ def one_changed(case: Case) -> Case:
     bits = as_bits(case.inputs[name]).copy()
     bits.reshape(-1)[bits.size // 2 : bits.size // 2 + 1] ^= bits.dtype.type(1)
     return case.with_inputs({name: bits.view(case.inputs[name].dtype)}, label=f"{case.label}, one element changed")
-
-
-def _between_binades(bits: np.ndarray, fmt: Format) -> np.ndarray:
-    """Return what changes bits so that each binade is four away, in pairs; those of tiny numbers, and others, stay.
-
-    A normal number stays one, and one whose block scale is normal stays so too.
-    """
-    step = bits.dtype.type(1 << fmt.mantissa_bits)
-    top = (1 << fmt.bits - 1 - fmt.mantissa_bits) - 1
-    exponent = (bits // step & bits.dtype.type(top)).astype(np.int32)
-    other = (exponent - 1 ^ 4) + 1
-    moved = (exponent > (TINY if top > TINY else 0)) & (np.maximum(exponent, other) < top)
-    return step * np.where(moved, exponent ^ other, 0).astype(bits.dtype)
 
 
 @where_it_lives

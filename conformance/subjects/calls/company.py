@@ -43,10 +43,12 @@ Keywords = dict[str, Any]
 Known = dict[int, Keywords | None]
 """Identity of a case, 0 for one of the variant at hand -> the keywords of its call but for the arrays; None where the
 subject takes no such call."""
+_far: dict[str, tuple[Subject, list[tuple[str, Mapping[str, Any]]]]] = {}
+"""Variant, without the data of a case -> the latest subject, and the other variants that it has."""
 _beside: dict[tuple[Any, ...], tuple[Subject, list[Case], Known]] = {}
 """(variant, inputs) -> the latest subject, cases of the other variants that it has, and what is known of these."""
-_fields: list[tuple[Case, Cutting]] = []
-"""The latest fields of one variant, no two with as many columns."""
+_fields: list[tuple[str, Case, Cutting]] = []
+"""The latest fields of one variant, which comes first, no two with as many columns."""
 
 
 class Company:
@@ -58,9 +60,10 @@ class Company:
         self.others, self.known = _with_other_inputs(subject, case)
         self.known.pop(0, None)
         self.other: Case | None = None
-        same = [one for one in _fields if _variant(one[0]) == _variant(case)]
-        self.earlier = [one for one in same if _columns(one[0]) != _columns(case)]
-        _fields[:] = [*self.earlier[-KEPT:], (case, cutting)]
+        own = _variant(case)
+        same = [one for one in _fields if one[0] == own and _columns(one[1]) != _columns(case)]
+        self.earlier = [(one, cut) for _, one, cut in same]
+        _fields[:] = [*same[-KEPT:], (own, case, cutting)]
 
     def before(self, part: Part, case: Case) -> Case | None:
         """Return the case that goes before a part's, or at its time in another thread; None where nothing does."""
@@ -69,7 +72,8 @@ class Company:
             return None
         if calls == ANOTHER_VARIANT and self.others:
             return self.others[part.turn % len(self.others)]
-        plain = replace(case, params={**case.params, FORM: {}})
+        params = {**case.params, FORM: {}}
+        plain = Case(case.operation, case.profile, params, case.inputs, case.recipe, case.label, case.domain)
         if calls in (THE_SAME, ANOTHER_THREAD):
             return plain
         found = None
@@ -115,8 +119,8 @@ class Company:
                 yield replace(part, first=0, row={}, form={}, same=False).case(case, cutting)
 
 
-def _variant(case: Case) -> tuple[str, str, str]:
-    return case.operation, case.profile, str(sorted(case.params.items()))
+def _variant(case: Case) -> str:
+    return f"{case.operation} {case.profile} {sorted(case.params.items())}"
 
 
 def _columns(case: Case) -> int:
@@ -138,7 +142,12 @@ def _others(
     row = OPERATIONS[operation]
     kept = {name: level for name, level in params.items() if name in {*row.params, *row.layouts, "random"}}
     kept |= {"random": "keyed"} if "philox" in params else {}
-    return far_from(operation, profile, kept, subject.refuses)
+    key = f"{operation} {profile} {sorted(kept.items())}"
+    if key not in _far or _far[key][0] is not subject:
+        if len(_far) > KEPT:
+            _far.clear()
+        _far[key] = subject, far_from(operation, profile, kept, subject.refuses)
+    return _far[key][1]
 
 
 def _with_other_inputs(subject: Subject, case: Case) -> tuple[list[Case], Known]:

@@ -5,12 +5,11 @@ The golden model computes with integers and does not care; other libraries of th
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import struct
 import sys
-from typing import Any
+from collections.abc import Callable
 
 _LEFT = (sys.float_info.min, sys.float_info.min / 2, 1.0, -1.0, 1.0)
 _FACTOR = (0.5, 2.0, 1.0, 1.0, 1.0)
@@ -27,11 +26,14 @@ def float_mode() -> bytes:
 
 
 @functools.cache
-def _library() -> Any:
-    return ctypes.CDLL(None)
+def _set_default() -> Callable[[], object]:
+    """Return what sets the default, where the C library has it; it keeps the interpreter's lock."""
+    try:
+        return functools.partial(ctypes.PyDLL(None).fesetenv, ctypes.c_void_p(-1))  # FE_DFL_ENV
+    except (AttributeError, OSError):
+        return int
 
 
 def default_float_mode() -> None:
     """Set the thread's floating-point environment to the C library's default: to nearest, nothing flushed."""
-    with contextlib.suppress(AttributeError, OSError):
-        _library().fesetenv(ctypes.c_void_p(-1))  # FE_DFL_ENV
+    _set_default()()

@@ -38,7 +38,7 @@ from .float_mode import default_float_mode, float_mode
 from .forms import changed_list, counts_in_form, held, out_storage, scalars_in_form
 from .process_state import changed, process_state, restore
 from .results import kept_elsewhere, made_wrong
-from .room import room_for
+from .room import Room, rooms_for
 from .threads import in_a_thread
 from .time_limit import CallTimeout, time_limit
 
@@ -148,7 +148,8 @@ def _quick(
             default_float_mode()
             restore(state)
             found[:] = [None] * len(found)
-        seterr(**errors)
+        if geterr() != errors:
+            seterr(**errors)
         sys.setrecursionlimit(depth)
     return kept, raised
 
@@ -187,8 +188,8 @@ class Sweep:
         names = [output.name for output in outputs_of(case)]
         self.like: Likes = dict(zip(names, like, strict=True))
         self.company = Company(subject, case, cutting)
-        self.inside = {name: room_for(array) for name, array in stored_inputs(case).items()}
-        self.outside = {name: room_for(array) for name, array in self._stored(self.like).items()}
+        self.inside: Mapping[str, Room] = rooms_for(stored_inputs(case), before.inside if before else {})
+        self.outside: Mapping[str, Room] = rooms_for(self._stored(self.like), before.outside if before else {})
         self.kept, self.error, self.parted = False, "", False
         self.given: dict[tuple[Any, ...], dict[str, Any]] = before.given if before and before.alike(case) else {}
 

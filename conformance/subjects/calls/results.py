@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ...cases.findings import Finding
-from ...cases.same_bytes import same
 from ..arrays import is_contiguous, share_memory, to_numpy
 
 PLAIN = ("ndarray", "Tensor")
@@ -22,7 +21,9 @@ ROUND, MOST_ASKED = 10, 24
 _asked: Counter[tuple[str, str]] = Counter()
 BESIDE = 3
 """References to the memory of a result that `kept_elsewhere` itself has: a list, a variable and an argument."""
-_held: dict[tuple[str, str], deque[list[tuple[Any, np.ndarray | None]]]] = {}
+_held: dict[tuple[str, str], deque[list[tuple[Any, bytearray | None]]]] = {}
+"""Subject and operation -> results of its latest calls, each with a copy of its bytes, which is compared with the
+memory itself, at once."""
 Found = tuple[str, str] | None
 
 
@@ -65,7 +66,7 @@ def held_before(key: tuple[str, str], live: tuple[Any, ...]) -> Found:
     found: Found = None
     for earlier in calls:
         for kept, data in earlier:
-            if data is not None and not same(_bytes(kept), data):
+            if data is not None and data != _bytes(kept):
                 found = (
                     Finding.HELD,
                     "a result of an earlier call changed: it is the subject's buffer",
@@ -75,7 +76,7 @@ def held_before(key: tuple[str, str], live: tuple[Any, ...]) -> Found:
     if found:
         calls.clear()
     own = [result for result in live if 0 < result.nbytes <= LARGEST]
-    calls.append([(result, _bytes(result).copy() if _is_here(result) else None) for result in own])
+    calls.append([(result, bytearray(_bytes(result)) if _is_here(result) else None) for result in own])
     return found
 
 
@@ -114,5 +115,5 @@ def _is_here(array: Any) -> bool:
     return isinstance(array, np.ndarray) or str(getattr(array, "device", "")) == "cpu"
 
 
-def _bytes(array: Any) -> np.ndarray:
-    return np.ascontiguousarray(to_numpy(array)).reshape(-1).view(np.uint8)
+def _bytes(array: Any) -> memoryview:
+    return np.ascontiguousarray(to_numpy(array)).reshape(-1).view(np.uint8).data

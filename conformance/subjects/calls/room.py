@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ class Room:
 
     def __init__(self, most: int) -> None:
         """Make room for arrays of so many bytes."""
+        self.most = most
         self.flat = np.empty(most + 2 * ALIGN + 2 * SLACK, np.uint8)
         self.begin = SLACK + (-self.flat.__array_interface__["data"][0] - SLACK) % ALIGN
         self.bytes = self.flat[:0].data
@@ -46,6 +48,10 @@ class Room:
         return (whole if storage == "contiguous" else view_in(whole, storage, shape)), whole
 
 
-def room_for(array: np.ndarray) -> Room:
-    """Return room for an array or a part of it, in any storage and any dtype."""
-    return Room(2 * 8 * array.size + 64 * len(array))
+def rooms_for(arrays: Mapping[str, np.ndarray], before: Mapping[str, Room]) -> dict[str, Room]:
+    """Return room for each array or a part of it, in any storage and any dtype: that of before where it is as large."""
+    rooms = {}
+    for name, array in arrays.items():
+        most = 2 * 8 * array.size + 64 * len(array)
+        rooms[name] = before[name] if name in before and before[name].most >= most else Room(most)
+    return rooms
