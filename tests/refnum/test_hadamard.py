@@ -235,7 +235,7 @@ def last_place_is_lost():
 
 @pytest.mark.parametrize("bits", [last_place_is_lost(), words((64, 16), 8, 6) & np.uint32(0xFFFF0000) | np.uint32(1)])
 def test_what_may_round_is_added_in_order(bits):
-    """Numbers of one binade more than whose sums are exact; and numbers of 24 bits that differ in few of the low ones."""
+    """Numbers of one binade more than whose sums are exact; and numbers of 24 bits that differ in few low ones."""
     x = bits.view(np.float32)
     want, sums = (second.hadamard16(exact(x), 0xD7E8, -1, order, "float32")[0] for order in ORDERS[::-1])
     assert bits_of(refnum.hadamard16(x, order="sequential", dtype="float32")) == want != sums
