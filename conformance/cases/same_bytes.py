@@ -34,7 +34,7 @@ def _flat(array: np.ndarray) -> np.ndarray:
 
 def name_of(array: np.ndarray) -> str:
     """Return the name of an array's dtype, which NumPy puts together anew each time."""
-    dtype = _dtype(array)
+    dtype = _dtype(array) if isinstance(array, _array) else array.dtype  # of an array of a device
     if dtype not in _names:
         _names[dtype] = str(dtype.name)
     return _names[dtype]
