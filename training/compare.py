@@ -14,7 +14,7 @@ import torch
 from refnum.arrays import Array, contiguous
 
 from .golden import Backward, Forward, tensors
-from .golden_parts import ALIGN, filled
+from .golden_parts import filled
 
 
 def to_array(x: torch.Tensor, like: Array | None = None) -> Array:
@@ -101,10 +101,9 @@ def without_fill(got: np.ndarray, want: np.ndarray, splits: Sequence[int]) -> np
 
     splits: rows of each expert. Such a NaN is +0 then, as it is in `want`; every row of its expert has it.
     """
-    found = got.copy()
-    for count, stop in zip(splits, np.cumsum(filled(splits)).tolist(), strict=True):
-        start = stop - -(-count // ALIGN) * ALIGN
-        rows, fill = want[start : start + count], found[start + count : stop]
+    found, ends = got.copy(), np.cumsum(filled(splits))[:-1]
+    for count, mine, right in zip(splits, np.split(found, ends), np.split(want, ends), strict=True):
+        rows, fill = right[:count], mine[count:]
         if len(fill):
             nan = (rows == rows[:1]).all(axis=0) & ((rows[0] & 0x7FFF) > 0x7F80)
             fill[nan & (fill == rows[:1])] = 0

@@ -103,6 +103,21 @@ def test_one_bit_is_a_mismatch():
     assert (verdict.outcome, verdict.differing) == ("mismatch", {"rank 1 out": 1})
 
 
+def test_rows_that_fill_up_may_have_the_nan_of_a_weight():
+    """As GPUs, which multiply them, give it: N20.8."""
+    case = CASES["special weights of experts"]
+    steps = [forward for forward, _ in judge.model(case, "mxfp4")]
+    found = [{name: torch.from_numpy(getattr(step, name).view(np.int16).copy()).view(torch.bfloat16)
+              for name in ("out", "fc2")} for step in steps]  # fmt: skip
+    rows = found[1]["fc2"].view(torch.int16)
+    fill = rows[128 + steps[1].splits[1] :]
+    assert rows[128, 3] == 0x7FFF and not fill.any()
+    fill[:, 3] = 0x7FFF
+    assert judge._compared(case, "mxfp4", found).outcome == "pass"
+    fill[-1, 4] = 0x7FFF
+    assert judge._compared(case, "mxfp4", found).differing == {"rank 1 fc2": 1}
+
+
 MALFORMED = {
     "another dtype": (lambda found: found | {"out": found["out"].float()}, "out is float32"),
     "another shape": (lambda found: found | {"dprobs": found["dprobs"][:1]}, r"dprobs is float32\[1, 2\]"),
