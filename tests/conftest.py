@@ -62,7 +62,7 @@ DEAREST = (
     "gpu/test_payload_emulated", "gpu/test_swiglu_emulated", "clean_room/test_clean_room",
     "conformance/test_coverpoints", "conformance/test_storage", "conformance/test_strangers",
     "conformance/test_doors", "conformance/test_door_hostile", "conformance/test_fuzz_planted",
-    "conformance/test_shares", "refnum/test_oscillation",
+    "conformance/test_shares", "refnum/test_oscillation", "refnum/test_tetrajet_v2",
 )  # fmt: skip
 """Files of ten seconds of processor time and more, what they compile included: they start first, so that no process is
 left with one alone."""
