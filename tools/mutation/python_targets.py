@@ -44,9 +44,9 @@ TARGETS = (
             "philox", "profiles", "layouts", "softfloat", "payload", "narrow", "published", "swiglu", "inputs",
             "model_edges", "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
             "codec", "nonsense", "nvfp4", "hadamard", "tetrajet", "tetrajet_v2", "logarithmic", "oscillation",
-            "estimators", "product", "tensor_core", "product_bounds", "updates", "optimisers", "integer", "llm_quantisers",
-            "array_kinds", "interchange", "explain_further", "explain_products", "explain_texts", "captured_products",
-            "defaults",
+            "estimators", "product", "tensor_core", "product_bounds", "updates", "optimisers", "integer",
+            "llm_quantisers", "array_kinds", "interchange", "explain_further", "explain_products", "explain_texts",
+            "captured_products", "defaults",
         ))),
     ),
     Target(
