@@ -58,6 +58,11 @@ def quantisers() -> Iterator[tuple[str, dict[str, Any], Index]]:
         yield "quantize_fp8_tiles", {"x": WAVE}, index
         yield "quantize_fp8_tiles", {"x": WAVE, "tile": (128, 128)}, index
     yield "quantize_fp8_tiles", {"x": np.repeat(AROUND, 2, axis=1)}, (1, 66)
+    yield "quantize_fp8_tiles", {"x": WAVE}, (129, 5)  # the tile beside it holds a larger number
+    yield "quantize_mxfp4", {"x": AROUND, "profile": "OCP"}, 0  # beyond the largest value, below the next of its kind
+    odd = np.full((1, 32), 0.5, np.float32)
+    odd.view(np.uint32)[0, 3] = 0x3F800001  # an odd last bit
+    yield "quantize_mxfp4", {"x": odd}, 3
 
 
 def recasts() -> Iterator[tuple[str, dict[str, Any], Index]]:
@@ -71,6 +76,10 @@ def recasts() -> Iterator[tuple[str, dict[str, Any], Index]]:
         yield "mxfp4_columns", {"packed": PACKED, "scales": HURT_SCALES, "splits": [70, 60]}, index
         for mode in ("te", "rne"):
             yield "fp8_columns", {"codes": HURT, "scales": TILES, "splits": [70, 60], "underflow": mode}, index
+    yield "fp8_to_mxfp4", {"codes": HURT, "scales": TILES}, (0, 1)  # beside a NaN
+    codes, bytes_ = np.full((128, 128), 0x19, np.uint8), np.full((128, 1), 120, np.uint8)
+    bytes_[5] = 123  # three binades above the rows beside it, whose exponent field is 3
+    yield "fp8_columns", {"codes": codes, "scales": bytes_, "underflow": "te"}, (0, 0)
 
 
 def scalars() -> Iterator[tuple[str, dict[str, Any], Index]]:
@@ -87,6 +96,7 @@ def scalars() -> Iterator[tuple[str, dict[str, Any], Index]]:
         yield "decode_e4m3", {"codes": np.arange(256, dtype=np.uint8).reshape(16, 16), "dtype": "bfloat16"}, code
         yield "decode_e8m0", {"codes": np.arange(256, dtype=np.uint8)}, code
     yield "decode_e8m0", {"codes": np.array([255], np.uint8)}, 0
+    yield "encode_e8m0", {"x": SCALARS, "rounding": "up", "saturate": True}, 4
 
 
 def nvfp4() -> Iterator[tuple[str, dict[str, Any], Index]]:
@@ -131,6 +141,7 @@ def rotations() -> Iterator[tuple[str, dict[str, Any], Index]]:
         yield "hadamard16", {"x": x, "order": order, "axis": 0, "signs": 0x1234}, (37, 9)
         yield "hadamard_quantize_nvfp4", {"x": x, "order": order, "axis": 0}, (37, 9)
         yield "hadamard_quantize_nvfp4", {"x": x, "order": order}, (9, 20)
+    yield "hadamard16", {"x": -np.zeros((1, 16), np.float32)}, 3
 
 
 def tetrajet() -> Iterator[tuple[str, dict[str, Any], Index]]:
@@ -166,6 +177,8 @@ def logarithmic() -> Iterator[tuple[str, dict[str, Any], Index]]:
     for index in (4, 5):
         yield "dequantize_luq", {"packed": packed, "alpha": alpha}, index
     yield "dequantize_radix4", {"packed": packed, "n0": -4}, 8
+    yield "radix4", {"x": x, "n0": -40, "phase": "odd", "threshold": "0.4"}, 0
+    yield "dequantize_radix4", {"packed": np.tile(packed, (2, 1)), "n0": -4}, 14
 
 
 def estimators() -> Iterator[tuple[str, dict[str, Any], Index]]:
@@ -185,6 +198,7 @@ def estimators() -> Iterator[tuple[str, dict[str, Any], Index]]:
     for index in ((0, 4), (1, 2), (1, 3)):
         yield "occ", {"x": y.astype(R.arrays.BFLOAT16), "axis": "token"}, index
     yield "occ", {"x": np.tile(y[2:4], (1, 6))}, (0, 4)
+    yield "occ", {"x": y, "alpha": (1, 1)}, (0, 4)
 
 
 def products() -> Iterator[tuple[str, dict[str, Any], Index]]:
