@@ -11,11 +11,12 @@ import pytest
 from test_tensor_core import codes
 
 from refnum import softfloat
-from refnum.bounds import product_bounds
+from refnum.bounds import _Places, product_bounds
 from refnum.codec import value
 from refnum.errors import DtypeError, ProfileError, ScaleError, ShapeError
 from refnum.formats import get_format
 from refnum.product import matmul_fp8, tensor_core_step
+from refnum.tensor_core import INSTRUCTIONS, require_operands
 
 STEP = 32
 
@@ -138,15 +139,16 @@ def flat(*arrays):
 
 
 def test_specials_of_bfloat16_decide_unless_a_sum_may_overflow():
-    a = np.full((5, 32), 0x3F80, np.uint16)
+    a = np.full((6, 32), 0x3F80, np.uint16)
     a[0, 3] = 0x7F80  # Inf
     a[1, 3], a[1, 20] = 0x7F80, 0xFF80  # NaN
     a[2, 3], a[2, 20:24] = 0x7F80, 0xFF00  # Inf, or NaN in orders whose other sums overflow to -Inf
     a[3, 3] = 0x7FC0
+    a[5, 20], a[5, 3:7] = 0x7F80, 0xFF00  # Inf after such a sum
     b = np.full((1, 32), 0x4000, np.uint16)
     low, high = (end[:, 0] for end in product_bounds(a, b, None, None, "any", *BF16))
     assert low[0] == high[0] == np.inf and np.isnan([low[1], high[1], low[3], high[3]]).all()
-    assert (low[2], high[2]) == (-np.inf, np.inf) and low[4] <= 64 <= high[4]
+    assert (low[2], high[2]) == (low[5], high[5]) == (-np.inf, np.inf) and low[4] <= 64 <= high[4]
     for parts, found in results(a, b, BF16):
         assert held(low[:, None], high[:, None], found), parts
 
@@ -216,6 +218,13 @@ def test_where_is_a_mask_of_results():
             product_bounds(a, a, where=where)
 
 
+def test_products_of_more_than_40_bits_are_integers_of_any_length():
+    """So that sums of four million products have room in 64 bits."""
+    numbers = np.array([[0x3F80, 0x4C00]], np.uint16)  # 1 and 2**25, of eight bits each
+    facts = INSTRUCTIONS["wgmma_bf16"]
+    assert _Places.of(facts, *require_operands(numbers, numbers[:, :1].repeat(2, 1), facts, *BF16)).wide is object
+
+
 FROZEN = Path(__file__).with_name("product_bounds.txt")
 
 
@@ -267,6 +276,12 @@ def frozen_cases():
         a = codes(rng, (3, 70), "E4M3", "near")
         one = np.array([[scale]], np.uint32).view(np.float32)
         yield f"one scale 0x{scale:08X}", (a, a[:2], one, None), ("E4M3", "E4M3")
+    yield "scales below 1", (a, a[:2], np.float32([[2.0**-75]] * 3), np.float32([[2.0**-74]] * 2)), ("E4M3", "E4M3")
+    wide = np.array([[0x3F80, 0x4CFF]], np.uint16)
+    yield "products of 68 bits", (wide, wide, None, None), BF16
+    steps = rng.integers(0x20, 0x50, (400, STEP), np.uint8) | rng.integers(0, 2, (400, STEP), np.uint8) << 7
+    steps[:, :2] = 0x7E, 0xFE  # what cancels leaves room to sharpen the bounds of the accumulators again and again
+    yield "many steps", (steps.reshape(1, -1), np.full((1, 400 * STEP), 0x38, np.uint8), None, None), ("E4M3", "E4M3")
 
 
 def bounds_in_words():
