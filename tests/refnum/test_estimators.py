@@ -208,7 +208,7 @@ def test_scales_of_nothing_are_1():
 @pytest.mark.parametrize(("change", "error"), [
     ({"k": 0}, ArgumentError), ({"k": 17}, ArgumentError), ({"k": 2.5}, ArgumentError), ({"cap": 0}, ArgumentError),
     ({"cap": 0.1}, ArgumentError), ({"cap": float("nan")}, ArgumentError), ({"cap": True}, ArgumentError),
-    ({"cap": 3 + 2**-22}, ArgumentError), ({"cap": 3 + 1e-9}, ArgumentError),
+    ({"cap": 3 + 2**-22}, ArgumentError), ({"cap": 3 + 1e-9}, ArgumentError), ({"cap": 2**128 - 1}, ArgumentError),
     ({"cap": 1e300}, ArgumentError), ({"target": "float16"}, ArgumentError), ({"compat": "torch"}, ArgumentError),
     ({"x": np.zeros(3)}, DtypeError)])  # fmt: skip
 def test_bad_arguments_of_dge_are_refused(change, error):

@@ -21,7 +21,7 @@ TINY_FLOOR = R.HOPPER.replace(name="tiny", amax_floor=1)
 LAST_ROW = np.array([2**64 - 1], np.uint64)
 
 WRONG = [
-    ("float64", DtypeError, "float64", lambda: R.quantize_mxfp4(X.astype(np.float64))),
+    ("float64", DtypeError, "round it to float32 yourself, once", lambda: R.quantize_mxfp4(X.astype(np.float64))),
     ("float64 tiles", DtypeError, "float64", lambda: R.quantize_fp8_tiles(X.astype(np.float64))),
     ("int32", DtypeError, "int32", lambda: R.quantize_mxfp4(X.astype(np.int32))),
     ("a list", DtypeError, "no array of numbers", lambda: R.quantize_mxfp4([["1.0"] * 32])),
@@ -42,7 +42,7 @@ WRONG = [
     ("element", ProfileError, "MXINT8", lambda: R.quantize_mx(X, "INT4")),
     ("format", ProfileError, "E2M1", lambda: R.decode("E9M9", CODES)),
     ("scale shape", ShapeError, "(4, 4)", lambda: R.dequantize_mxfp4(PACKED, SCALES[:, :3])),
-    ("float32 scales", ScaleError, "E8M0", lambda: R.dequantize_mxfp4(PACKED, SCALES.astype(np.float32))),
+    ("float32 scales", ScaleError, "layouts first", lambda: R.dequantize_mxfp4(PACKED, SCALES.astype(np.float32))),
     ("float packed", DtypeError, "uint8", lambda: R.dequantize_mxfp4(PACKED.astype(np.float32), SCALES)),
     ("packed width", ShapeError, "multiple of 16", lambda: R.mxfp4_to_fp8(PACKED[:, :10], SCALES)),
     ("tile scales", ShapeError, "(4, 1)", lambda: R.fp8_to_mxfp4(CODES, SCALES)),
@@ -88,6 +88,7 @@ WRONG = [
     ("encode float64", DtypeError, "float64", lambda: R.encode("E2M1", X.astype(np.float64))),
     ("explain what", ArgumentError, "EXPLAINED", lambda: R.explain("pack_payload", {}, 0)),
     ("explain where", ArgumentError, "outside", lambda: R.explain("quantize_mxfp4", {"x": X}, (4, 0))),
+    ("explain nothing", ArgumentError, "outside", lambda: R.explain("quantize_mxfp4", {"x": X[:, :0]}, 0)),
     ("explain without", ArgumentError, "'x'", lambda: R.explain("quantize_mxfp4", {}, 0)),
 ]
 
@@ -183,9 +184,9 @@ def test_what_is_refused_is_refused_without_rows_too(name, rows):
         call(X[:rows])
 
 
-@pytest.fixture
-def flushing(tmp_path):
-    """FTZ and DAZ set for the thread that runs the test."""
+@pytest.fixture(params=[0x9FC0, 0x9F80, 0x1FC0], ids=["both", "FTZ", "DAZ"])
+def flushing(tmp_path, request):
+    """FTZ, DAZ or both set for the thread that runs the test."""
     compiler = shutil.which("cc")
     if compiler is None or platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("needs a C compiler and x86's MXCSR")
@@ -196,7 +197,7 @@ def flushing(tmp_path):
     )
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     swap_mode = ctypes.CDLL(str(library)).swap_mode
-    old = swap_mode(0x9FC0)
+    old = swap_mode(request.param)
     yield
     swap_mode(old)
 

@@ -1,5 +1,6 @@
 """Golden functions take torch tensors, lists, numbers and arrays of other libraries, by their bits (N0)."""
 
+import contextlib
 import inspect
 import re
 import subprocess
@@ -161,7 +162,7 @@ def test_lists_and_numbers():
     ("given", "says"),
     [
         (1e300, "2\\*\\*128 or more"), ([[1.0], [1.0, 2.0]], "no array of numbers"), (["1"], "no array of numbers"),
-        ([10**30], "no array of numbers"), ([None], "no array of numbers"), ({1.0}, "x is a set"),
+        ([10**30], "no array of numbers"), ([None], "no array of numbers"), ({1.0}, "x is a set; give"),
         (np.float64(1), "float64"), (bytearray(4), "x is a bytearray"), (True, "x is a bool"),
     ],
 )  # fmt: skip
@@ -198,7 +199,15 @@ class Shown:
         return np.asarray(self.array, *given, **named)
 
 
-@pytest.mark.parametrize("kind", [Exporter, Shown])
+class Typed(Shown):
+    """Has a dtype of NumPy's besides, and is no array of its kind."""
+
+    @property
+    def dtype(self):
+        return self.array.dtype
+
+
+@pytest.mark.parametrize("kind", [Exporter, Shown, Typed])
 def test_what_speaks_dlpack_or_has_array_is_taken(kind):
     got, want = R.quantize_mxfp4(kind(X)), R.quantize_mxfp4(X)
     assert all(type(part) is np.ndarray for part in got) and list(map(bits, got)) == list(map(bits, want))
@@ -269,6 +278,13 @@ def test_tensors_on_the_host_ask_for_no_cupy(monkeypatch):
     assert list(map(bits, R.quantize_mxfp4(tensor(X)))) == list(map(bits, R.quantize_mxfp4(X)))
 
 
+def test_arrays_beside_tensors_on_a_device_go_there_by_their_bits():
+    place = interchange._Place({})
+    place.cupy = SimpleNamespace(asarray=lambda x: x.dtype, cuda=SimpleNamespace(Device=contextlib.nullcontext))
+    place.device, other = SimpleNamespace(index=0), object()
+    assert place.put(X) == np.float32 and place.put(X.astype(BFLOAT16)) == np.uint16 and place.put(other) is other
+
+
 def test_tensors_of_a_case_on_several_devices_are_refused():
     case = {
         "codes": torch.zeros(2, 128, dtype=torch.uint8),
@@ -293,6 +309,7 @@ def test_signatures_name_the_profile():
     shown = str(inspect.signature(R.quantize_mxfp4))
     assert "profile: 'Profile | str' = 'HOPPER'" in shown and "rceil" not in shown
     assert R.get_profile is R.profiles.get_profile, "what takes no array is no other function"
+    assert R.quantize_mxfp4.__module__ == "refnum"
 
 
 def test_every_array_argument_of_a_public_function_has_a_kind():

@@ -222,3 +222,11 @@ def test_fp8_columns_turn_a_nan_tile_into_nan_codes_alone(underflow):
     out, scales = R.fp8_columns(codes, np.array([[255, 127], [127, 255]], np.uint8), None, underflow)
     assert (out[:128, 0] == 0x7F).all() and (out[128:, 1] == 0x7F).all()
     assert out[0x38, 1] == 0x38 and out[0xB8, 0] == 0xB8 and (scales == 127).all()
+
+
+def test_every_float16_is_widened_exactly_and_a_nan_keeps_its_sign_and_payload():
+    every = np.arange(1 << 16, dtype=np.uint16)
+    number = every.view(np.float16)
+    nan = (every & 0x8000).astype(np.uint32) << 16 | np.uint32(0x7F800000) | (every & 0x3FF).astype(np.uint32) << 13
+    want = np.where(np.isnan(number), nan, number.astype(np.float32).view(np.uint32))
+    assert np.array_equal(arrays.float32_bits(number), want)

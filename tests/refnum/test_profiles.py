@@ -31,6 +31,7 @@ def test_a_custom_profile_comes_back_from_its_name(name):
 def test_integers_may_be_hexadecimal_and_fields_in_any_order():
     one, other = get_profile("OCP+zero_scale=0x7F+ties=away"), get_profile("OCP+ties=away+zero_scale=127")
     assert profile_name(one) == profile_name(other) == "OCP+ties=away+zero_scale=127"
+    assert get_profile("OCP+amax_floor=0x38D1B717").amax_floor == 0x38D1B717
 
 
 def test_a_profile_without_a_base_is_named_by_hopper():
@@ -52,6 +53,7 @@ def test_the_fields_decide():
         ("OCP+ties=upwards", "not one of 'even'"),
         ("OCP+zero_scale=big", "no integer"),
         ("OCP+zero_scale=255", "0..254"),
+        ("OCP+zero_scale=None", "no integer"),
         ("OCP+name=x", "fields are"),
     ],
 )
