@@ -1,10 +1,14 @@
 """Edges that only a large, an empty or a rare input meets: chunks, widths of 0, classes of blocks, floors, byte 0."""
 
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import refnum as R
 from refnum import arrays
+from refnum.digest import model_digest
 from refnum.errors import ShapeError
 
 ROWS, K = 700, 160
@@ -230,3 +234,12 @@ def test_every_float16_is_widened_exactly_and_a_nan_keeps_its_sign_and_payload()
     nan = (every & 0x8000).astype(np.uint32) << 16 | np.uint32(0x7F800000) | (every & 0x3FF).astype(np.uint32) << 13
     want = np.where(np.isnan(number), nan, number.astype(np.float32).view(np.uint32))
     assert np.array_equal(arrays.float32_bits(number), want)
+
+
+def test_the_model_s_digest_is_that_of_its_files_names_and_bytes_in_order():
+    root = Path(R.__file__).parent
+    files = sorted([*root.glob("*.py"), *(root / "oracle").glob("*.py")])
+    parts = (
+        f"{one.relative_to(root).as_posix()}\0".encode() + hashlib.sha256(one.read_bytes()).digest() for one in files
+    )
+    assert model_digest() == f"sha256:{hashlib.sha256(b''.join(parts)).hexdigest()}"

@@ -170,6 +170,13 @@ def test_errors_beyond_float32_equal_the_oracle(variant):
     assert [packed.tolist(), scales.tolist()] == [want[0], want[1]]
 
 
+def test_a_scale_half_as_large_again_that_is_a_tie_is_rounded_to_even():
+    """928 / 6 / 4 * 3 / 2 is 58, between 56 and 60; by the scale of 56 the block errs less than by that of six."""
+    x = np.array([[928, 100, *[0] * 14, 6144, *[0] * 15]], np.float32)
+    packed, scales, _ = refnum.quantize_nvfp4(x, "FOUR_OVER_SIX")
+    assert scales.tolist() == [[0x66, 0x78]] and packed[0, 0] == 0x16
+
+
 def test_square_blocks_give_the_transpose_the_same_codes():
     x = words((64, 48), 21, 4, 0).view(np.float32)
     one, two = (refnum.quantize_nvfp4(np.ascontiguousarray(a), tile=(16, 16)) for a in (x, x.T))
