@@ -203,9 +203,11 @@ def test_errors_are_named():
         refnum.llm_fp4(x, np.ones(3, np.float32))
     with pytest.raises(DtypeError, match="maxval has dtype float64"):
         refnum.llm_fp4(x, np.ones(1))
-    with pytest.raises(ArgumentError, match="exponent_bits"):
-        refnum.llm_fp4(x, top, 3)
-    with pytest.raises(ArgumentError, match="bits"):
-        refnum.llm_qat(x, 9)
+    for wrong in (0, 3):
+        with pytest.raises(ArgumentError, match="exponent_bits"):
+            refnum.llm_fp4(x, top, wrong)
+    for wrong in (1, 9):
+        with pytest.raises(ArgumentError, match="bits"):
+            refnum.llm_qat(x, wrong)
     with pytest.raises(ArgumentError, match="symmetric"):
         refnum.llm_qat(x, 4, "yes")
