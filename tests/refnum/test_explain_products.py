@@ -8,7 +8,9 @@ from test_product import scales
 from test_tensor_core import codes
 
 import refnum
+from refnum.codec import decode
 from refnum.errors import ArgumentError
+from refnum.product import matmul_fp8
 from refnum.product_steps import product_steps
 
 FORMATS = (("E4M3", "E4M3"), ("E5M2", "E4M3"), ("E4M3", "E5M2"), ("E5M2", "E5M2"))
@@ -61,6 +63,54 @@ def test_terms_of_a_chosen_step_are_shown():
     for at in (64, 70, 95):
         found, _ = product_steps("matmul_fp8", {"a": a, "b": a}, 0, 0, at)
         assert [step.name for step in found if step.name.startswith("term")] == [f"term {k}" for k in range(64, 96)]
+
+
+@pytest.mark.parametrize("count", [64, 65])
+def test_up_to_64_terms_are_all_shown(count):
+    a = np.full((1, count), 0x38, np.uint8)
+    shown = [name for name, _ in lines({"a": a, "b": a, "order": "promote32"}) if name.startswith("term")]
+    assert len(shown) == (64 if count == 64 else 32)
+
+
+def test_of_a_long_product_the_step_that_loses_the_most_is_shown():
+    rng, seen = np.random.default_rng(2), set()
+    for _ in range(15):
+        a, b = (codes(rng, (1, 160), "E4M3", "near") & np.uint8(0x7F) for _ in range(2))
+        case, values = {"a": a, "b": b, "order": "promote32"}, [decode("E4M3", x).astype(np.float64) for x in (a, b)]
+        exact = (values[0] * values[1]).reshape(5, 32).sum(axis=1)
+        lost = [exact[n] - matmul_fp8(*(x[:, 32 * n : 32 * n + 32] for x in (a, b))).item() for n in range(5)]
+        first = next(name for name, _ in lines(case) if name.startswith("term"))
+        seen.add(int(np.argmax(lost)))
+        assert first == f"term {32 * int(np.argmax(lost))}"
+    assert len(seen) > 2
+
+
+def test_of_a_long_product_that_loses_nothing_the_first_step_is_shown():
+    a = np.full((1, 160), 0x38, np.uint8)
+    a[0, 5] = 0x7F  # NaN: a step of no terms
+    told = lines({"a": a, "b": a, "order": "promote32"})
+    assert "a term is NaN" in told[1][1] and not any(name.startswith("term") for name, _ in told)
+
+
+@pytest.mark.parametrize("order", ["chain", "promote128", "split2"])
+def test_a_sum_of_zero_and_an_infinite_one_are_explained(order):
+    zeros = np.zeros((1, 256), np.uint8)
+    ones = np.ones((1, 2), np.float32)
+    for more in ({}, {"a_scales": ones} if order != "chain" else {}):
+        assert refnum.explain("matmul_fp8", {"a": zeros, "b": zeros, "order": order, **more}, 0).code == 0
+    b = np.array([[0x7C] + [0] * 255, [0xFC] + [0] * 255], np.uint8)
+    case = {"a": zeros + np.uint8(0x38), "b": b, "b_format": "E5M2", "order": order, "out": "bfloat16"}
+    assert [refnum.explain("matmul_fp8", case, (0, column)).code for column in (0, 1)] == [0x7F80, 0xFF80]
+
+
+def test_an_accumulator_below_2_to_the_minus_126_has_that_exponent():
+    for power, exponent in ((-125, -125), (-126, -126), (-127, -126), (-133, -126)):
+        a = np.zeros((1, 32), np.uint16)
+        a[0, 0] = (127 - 60) << 7
+        b = a.copy()
+        b[0, 0] = (127 + power + 60) << 7
+        told = {step.name: step.text for step in refnum.explain("matmul_bf16", {"a": a, "b": b}, 0).steps}
+        assert told["step 1"].startswith(f"terms 16 to 31: largest exponent {exponent},")
 
 
 def test_special_terms_say_why():

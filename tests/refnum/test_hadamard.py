@@ -99,6 +99,8 @@ def test_exact_sums_are_rounded_once_where_large_terms_cancel(dtype):
             row = np.zeros(16, np.uint32)
             row[[0, 3, 5, 9]] = tie, small, large, large ^ (0x80000000 if large else 0)
             rows.append(row)
+    rows.append(np.zeros(16, np.uint32))
+    rows[-1][[0, 3, 5]] = tie, 0x20000000, 0xA0000000  # nothing is left below the tie, which is of the upper places
     x = np.array(rows, np.uint32).view(np.float32)
     for signs in (0, 0xD7E8, 0x0208):
         want = second.hadamard16(exact(x), signs, -1, "exact", dtype)[0]

@@ -55,8 +55,9 @@ def test_sawb_of_one_number_takes_it_for_its_clip(x):
         assert scale[0] == np.float32(6) / np.float32(15) and set(codes.ravel().tolist()) == {7}
 
 
-def test_sawb_of_a_mean_that_a_subnormal_number_keeps_below_a_tie():
-    x = np.array([[0x1C800000, 0x107FFFFF, 0x047E8000, 0x007FFFFF]], np.uint32).view(np.float32)
+@pytest.mark.parametrize("third", [0x047E8000, 0x047F8000])
+def test_sawb_of_a_mean_that_a_subnormal_number_keeps_on_a_side_of_a_tie(third):
+    x = np.array([[0x1C800000, 0x107FFFFF, third, 0x007FFFFF]], np.uint32).view(np.float32)
     codes, scale = refnum.sawb(x)
     want = second.sawb(exact(x))
     assert codes.tolist() == want[0] and scale.view(np.uint32).tolist() == want[1]

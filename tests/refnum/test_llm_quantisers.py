@@ -50,9 +50,16 @@ def test_logarithms_and_powers_equal_the_oracle():
     assert log2_bits(0x3F800001) == 0x3438AA3A  # 1.442695... of 2**-23, less a part of 2**-46
 
 
-def test_an_interval_of_few_digits_holds_the_logarithm():
-    low, high = _log2_between(Fraction(0x8FFFFF, 1 << 23), 12)
-    assert low <= Fraction(math.log2(0x8FFFFF / (1 << 23))) <= high
+@pytest.mark.parametrize(("value", "digits"), [(0x8FFFFF, 12), (0x983C71, 9)])
+def test_an_interval_of_few_digits_holds_the_logarithm(value, digits):
+    low, high = _log2_between(Fraction(value, 1 << 23), digits)
+    assert low <= Fraction(math.log2(value / (1 << 23))) <= high
+
+
+@pytest.mark.parametrize(("fraction", "digits"), [(Fraction(15, 32), 25), (Fraction(67, 4096), 19)])
+def test_an_interval_holds_a_power_that_is_next_to_its_upper_end(fraction, digits):
+    low, high = _power_between(fraction, digits)
+    assert low**fraction.denominator <= 2**fraction.numerator <= high**fraction.denominator
 
 
 @pytest.mark.parametrize(("digits", "most"), [(8, 70), (12, 17), (16, 3)])
@@ -203,9 +210,11 @@ def test_errors_are_named():
         refnum.llm_fp4(x, np.ones(3, np.float32))
     with pytest.raises(DtypeError, match="maxval has dtype float64"):
         refnum.llm_fp4(x, np.ones(1))
-    with pytest.raises(ArgumentError, match="exponent_bits"):
-        refnum.llm_fp4(x, top, 3)
-    with pytest.raises(ArgumentError, match="bits"):
-        refnum.llm_qat(x, 9)
+    for wrong in (0, 3):
+        with pytest.raises(ArgumentError, match="exponent_bits"):
+            refnum.llm_fp4(x, top, wrong)
+    for wrong in (1, 9):
+        with pytest.raises(ArgumentError, match="bits"):
+            refnum.llm_qat(x, wrong)
     with pytest.raises(ArgumentError, match="symmetric"):
         refnum.llm_qat(x, 4, "yes")

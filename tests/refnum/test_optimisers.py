@@ -14,6 +14,7 @@ from refnum.errors import ArgumentError, DtypeError, ShapeError
 from refnum.oracle import float_bits, float_value
 from refnum.oracle import optimisers as second
 from refnum.schedules import _cosine, _pi, cosine_factor, rounded_power64
+from refnum.stable_spam import stable_spam_factors
 
 SPAM = {"gap": 5, "warmup": 3, "quiet": 2, "threshold": 50.0}
 STABLE = {"gap": 3, "gammas": (0.7, 0.9), "theta": 0.999}
@@ -112,6 +113,24 @@ def test_the_defaults_of_stable_spam_are_those_of_the_clause(total):
     assert bits(stepped) == wide
 
 
+def test_stable_spam_without_resets_and_in_a_run_of_one_step():
+    weight, gradient = np.linspace(-1, 1, 6, dtype=np.float32), np.array([1, -2, 3, 40, 0, 0.5], np.float32)
+    for given, more in (({"gap": 0}, {"gap": 0}), ({"steps": 1}, {"gap": 1000, "steps": 1, "least": 0.5})):
+        state, stepped = refnum.stable_spam_step(refnum.StableSpamState.start(weight), gradient, weight, **given)
+        after, wide = second.stable_spam(second.State([0] * 6, [0] * 6), bits(gradient), bits(weight), second.Rates(
+            more={"gamma1": 0.7, "gamma2": 0.9, "theta": 0.999} | more))  # fmt: skip
+        same(state, after)
+        assert bits(stepped) == wide
+
+
+def test_a_measured_nan_of_any_payload_is_the_quiet_one():
+    gradient = np.ones(4, np.float32)
+    start = refnum.StableSpamState.start(gradient)
+    for payload in (0x7F800001, 0xFFC00005):
+        largest = np.array([payload], np.uint32).view(np.float32)
+        assert bits(stable_spam_factors(start, gradient, largest=largest)[0].largest) == [0x7FC00000]
+
+
 def stable(gap, mode="code"):
     weight = np.zeros(4, np.float32)
     state = refnum.StableSpamState.start(weight)
@@ -179,7 +198,7 @@ def test_the_default_of_a_falling_cosine_rises():
 
 
 def test_powers_are_rounded_once():
-    for base in (0.9, 0.999, 0.5, 0.95 * 0.75, 0.0, 1e-100, 0.99999):
+    for base in (0.9, 0.999, 0.5, 0.95 * 0.75, 0.0, 1e-100, 1e-70, 0.99999):
         for power in (1, 2, 3, 17, 1000, 12345 if base > 0.99 else 60):
             assert rounded_power64(base, power) == float(Fraction(base) ** power)
     for odd in range(94906267, 94906287, 2):  # squares of 54 bits: ties
@@ -199,7 +218,8 @@ def test_the_norm_is_exact():
     ties = [[2.0**24, *[2.0**12] * 2, *rest] for rest in ([], [1], [1, 2.0**-40])]
     ties += [[2.0**24, *[2.0**12] * 6, rest] for rest in (2, 3, 3.5)]
     small = [[2.0**-149] * 2, [2.0**-149] * 3, [2.0**-126, *[2.0**-138] * 2], [2.0**-127, 2.0**-149],
-             [2.0**-126, 2.0**-138, 2.0**-138, 2.0**-149], [2.0**-125, 2.0**-149]]  # fmt: skip
+             [2.0**-126, 2.0**-138, 2.0**-138, 2.0**-149], [2.0**-125, 2.0**-149],
+             [2.0**-125, *[2.0**-137] * 2, 2.0**-149]]  # fmt: skip
     top = float(np.finfo(np.float32).max)
     for numbers in (*ties, *small, [top, 2.0**115], [top, 2.0**116], [top], [2.0**127, 1e-45]):
         assert bits(refnum.exact_norm(np.array(numbers, np.float32))) == [second.norm(bits(numbers))]

@@ -85,6 +85,26 @@ def test_several_passes_give_what_one_gives():
     assert bits(whole[:, 60:61].copy()) == bits(matmul_fp8(a, b[60:61]))
 
 
+def test_runs_of_several_passes_give_what_one_gives():
+    """2,048 results: a pass takes two runs of three."""
+    rng = np.random.default_rng(9)
+    a, b = codes(rng, (32, 96), "E4M3", "finite"), codes(rng, (64, 96), "E4M3", "finite")
+    assert bits(matmul_fp8(a, b, order="promote32")[3:4]) == bits(matmul_fp8(a[3:4], b, order="promote32"))
+
+
+@pytest.mark.parametrize("left", ["none", "tensor", "row"])
+@pytest.mark.parametrize("right", ["none", "tensor", "row"])
+def test_splits_take_their_own_scales(left, right):
+    rng = np.random.default_rng(11)
+    a, b = codes(rng, (5, 64), "E4M3", "near"), codes(rng, (2, 3, 64), "E4M3", "near")
+    sa, sb = scales(rng, 5, 64, left, True), scales(rng, 3, 64, right, True)
+    of_experts = sb if right in ("none", "tensor") else np.stack([sb, sb * np.float32(3)])
+    rows = [sa if left in ("none", "tensor") else sa[part] for part in (slice(0, 2), slice(2, 5))]
+    each = [of_experts if right in ("none", "tensor") else of_experts[expert] for expert in (0, 1)]
+    parts = [matmul_fp8(a[:2], b[0], rows[0], each[0]), matmul_fp8(a[2:], b[1], rows[1], each[1])]
+    assert bits(matmul_fp8(a, b, sa, of_experts, splits=[2, 3])) == bits(np.concatenate(parts))
+
+
 def test_splits_are_products_of_their_own():
     rng = np.random.default_rng(5)
     splits = [3, 0, 4]

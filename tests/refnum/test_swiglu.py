@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import ml_dtypes
@@ -84,6 +86,16 @@ def test_enclosures_hold_the_value(precision: int) -> None:
         assert high - low <= 1000  # and it is narrow
 
 
+def test_enclosures_of_large_arguments_hold_the_value() -> None:
+    """Against decimals, up to 400 and beyond, where zero is the lower end."""
+    with localcontext(prec=300):
+        for significand, exponent in itertools.product((128, 173, 200, 255), range(-7, 3)):
+            exact = (-Decimal(significand) * Decimal(2) ** exponent).exp()
+            for precision in (24, 64, 128):
+                low, high, scale = make_silu.exp_minus(significand, exponent, precision)
+                assert low <= exact * Decimal(2) ** scale <= high, (significand, exponent, precision)
+
+
 def test_round_ratio_is_correct_rounding() -> None:
     rng = np.random.default_rng(0)
     for _ in range(3000):
@@ -93,6 +105,17 @@ def test_round_ratio_is_correct_rounding() -> None:
     assert make_silu.round_ratio(2**24 + 1, 1, 0) == 0x4B800000  # a tie, to the even one
     assert make_silu.round_ratio(1, 2, -149) == 0 and make_silu.round_ratio(3, 2, -149) == 2
     assert make_silu.round_ratio(2**25 - 1, 1, 103) == INF
+
+
+def test_a_file_of_few_inputs_is_made_and_checked(tmp_path, monkeypatch) -> None:
+    assert make_silu.PATH.stat().st_size == 8 * make_silu.INPUTS
+    monkeypatch.setattr(make_silu, "INPUTS", 4)
+    monkeypatch.setattr(make_silu, "PATH", tmp_path / "made.bin")
+    assert make_silu.main(["--check"]) == 1 and not make_silu.PATH.exists()
+    assert make_silu.main(["--write"]) == 0 == make_silu.main(["--check"])
+    assert len(make_silu.PATH.read_bytes()) == 32
+    make_silu.PATH.write_bytes(bytes(32))
+    assert make_silu.main(["--check"]) == 1
 
 
 def test_the_frozen_file_is_checked(tmp_path, monkeypatch) -> None:

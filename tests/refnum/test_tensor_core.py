@@ -148,6 +148,8 @@ BYTES = CODES[:, :16]
         (ShapeError, "c has shape", (CODES, CODES, np.zeros((2, 3), np.float32))),
         (DtypeError, "c has dtype float64", (CODES, CODES, np.zeros((2, 2)))),
         (DtypeError, "a has dtype float32", (CODES.astype(np.float32), CODES)),
+        (DtypeError, "a has .*E4M3 codes", (CODES.astype(np.float32), CODES, None, "wgmma_fp8", "E4M3", "E5M2")),
+        (DtypeError, "b has .*E5M2 codes", (CODES, CODES.astype(np.float32), None, "wgmma_fp8", "E4M3", "E5M2")),
         (DtypeError, "a has dtype uint8; allowed is uint16", (BYTES, BYTES, None, "wgmma_bf16", "BF16", "BF16")),
         (ProfileError, "a_format is E2M1", (CODES, CODES, None, "wgmma_fp8", "E2M1")),
         (ArgumentError, "instruction", (CODES, CODES, None, "wgmma_fp4")),
