@@ -153,6 +153,13 @@ def test_specials_of_bfloat16_decide_unless_a_sum_may_overflow():
         assert held(low[:, None], high[:, None], found), parts
 
 
+def test_an_infinity_beside_a_zero_or_the_largest_numbers_has_one_result():
+    a = np.array([[np.inf, 1]], ml_dtypes.bfloat16)
+    b = np.array([[0, 1], [2.0**127, 1], [-(2.0**127), 0], [2.0**-133, 0]], ml_dtypes.bfloat16)
+    for end in product_bounds(a, b, None, None, "any", *BF16):
+        np.testing.assert_array_equal(end, [[np.nan, np.inf, -np.inf, np.inf]])
+
+
 def test_bounds_of_bfloat16_take_no_scales_and_no_other_format():
     a = np.ones((2, 32), ml_dtypes.bfloat16)
     with pytest.raises(ScaleError, match="no scales"):
