@@ -85,6 +85,21 @@ def test_of_a_long_product_the_step_that_loses_the_most_is_shown():
     assert len(seen) > 2
 
 
+def test_of_a_long_product_a_step_that_becomes_infinite_loses_nothing():
+    a = np.tile(np.array([0x3F80, 0xBF80], np.uint16), (1, 40))  # steps of 1 - 1 + 1 - 1 ...
+    a[0, 14:16], a[0, 64:] = (127 - 40) << 7, 0  # in the first one 2^-40 is cut
+    b = np.full_like(a, 0x3F80)
+    a[0, 64] = b[0, 64] = (127 + 64) << 7
+    steps = refnum.explain("matmul_bf16", {"a": a, "b": b}, 0).steps
+    assert "+inf" in str(steps)
+    assert next(step.name for step in steps if step.name.startswith("term")) == "term 0"
+
+
+def test_a_result_of_any_row_is_explained_and_one_below_the_least_number_is_zero():
+    tiny = np.full((40, 32), (127 - 100) << 7, np.uint16)
+    assert refnum.explain("matmul_bf16", {"a": tiny, "b": tiny[:1]}, (39, 0)).code == 0
+
+
 def test_of_a_long_product_that_loses_nothing_the_first_step_is_shown():
     a = np.full((1, 160), 0x38, np.uint8)
     a[0, 5] = 0x7F  # NaN: a step of no terms

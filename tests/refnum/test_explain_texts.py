@@ -63,6 +63,8 @@ def quantisers() -> Iterator[tuple[str, dict[str, Any], Index]]:
     odd = np.full((1, 32), 0.5, np.float32)
     odd.view(np.uint32)[0, 3] = 0x3F800001  # an odd last bit
     yield "quantize_mxfp4", {"x": odd}, 3
+    least = np.full((1, 128), 0x38D1B717, np.uint32).view(np.float32)
+    yield "quantize_fp8_tiles", {"x": least, "profile": "DEEPGEMM"}, 0  # at the floor of amax: nothing is raised
 
 
 def recasts() -> Iterator[tuple[str, dict[str, Any], Index]]:
@@ -80,6 +82,7 @@ def recasts() -> Iterator[tuple[str, dict[str, Any], Index]]:
     codes, bytes_ = np.full((128, 128), 0x19, np.uint8), np.full((128, 1), 120, np.uint8)
     bytes_[5] = 123  # three binades above the rows beside it, whose exponent field is 3
     yield "fp8_columns", {"codes": codes, "scales": bytes_, "underflow": "te"}, (0, 0)
+    yield "mxfp4_to_fp8", {"packed": PACKED, "scales": np.full_like(SCALES, 254)}, (1, 3)
 
 
 def scalars() -> Iterator[tuple[str, dict[str, Any], Index]]:
@@ -107,6 +110,10 @@ def nvfp4() -> Iterator[tuple[str, dict[str, Any], Index]]:
     for index in ((0, 0), (0, 1), (0, 2), (20, 20)):
         yield "quantize_nvfp4", {"x": x, "tile": (16, 16)}, index
     yield "quantize_nvfp4", {"x": x, "philox": (1, 2, 3)}, (3, 3)
+    yield "quantize_nvfp4", {"x": np.full((1, 16), np.nan, np.float32)}, 3
+    packed, scales, amax = R.quantize_nvfp4(WAVE[:32], tile=(16, 16))
+    squares = {"packed": packed, "scales": scales, "tensor_amax": amax, "tile": (16, 16)}
+    yield "dequantize_nvfp4", squares, (17, 37)
     odd = np.full((1, 16), 1.1, np.float32)
     odd.view(np.uint32)[0, :2] = 0x40533333, 0x7F800001
     for index in (0, 1, 2):
@@ -142,6 +149,7 @@ def rotations() -> Iterator[tuple[str, dict[str, Any], Index]]:
         yield "hadamard_quantize_nvfp4", {"x": x, "order": order, "axis": 0}, (37, 9)
         yield "hadamard_quantize_nvfp4", {"x": x, "order": order}, (9, 20)
     yield "hadamard16", {"x": -np.zeros((1, 16), np.float32)}, 3
+    yield "hadamard16", {"x": np.full((1, 16), 0x7F800001, np.uint32).view(np.float32)}, 3  # the smallest NaN
 
 
 def tetrajet() -> Iterator[tuple[str, dict[str, Any], Index]]:
@@ -190,6 +198,7 @@ def estimators() -> Iterator[tuple[str, dict[str, Any], Index]]:
     yield "dge", {"x": x, "k": 1, "target": "bfloat16"}, 1
     yield "dge", {"x": x, "k": 2, "cap": 100, "target": "bfloat16"}, 1
     yield "dge", {"x": x, "k": 16, "cap": 0.125}, (1, 2)
+    yield "dge", {"x": np.nextafter(x, np.float32(9))}, 9  # just above 6
     y = np.arange(60, dtype=np.float32).reshape(6, 10) * 7 % 61 - 30
     y[1, 2] = np.nan
     for axis in ("tensor", "token", "channel"):
@@ -199,6 +208,7 @@ def estimators() -> Iterator[tuple[str, dict[str, Any], Index]]:
         yield "occ", {"x": y.astype(R.arrays.BFLOAT16), "axis": "token"}, index
     yield "occ", {"x": np.tile(y[2:4], (1, 6))}, (0, 4)
     yield "occ", {"x": y, "alpha": (1, 1)}, (0, 4)
+    yield "occ", {"x": np.where(y > 0, np.float32(np.inf), y)[2:], "alpha": (4, 5)}, (1, 1)  # a threshold is Inf
 
 
 def products() -> Iterator[tuple[str, dict[str, Any], Index]]:
