@@ -188,7 +188,6 @@ class _Places:
             present = x.exponents[x.significands != 0]
             lowest += int(present.min(initial=0))
             highest += int(present.max(initial=0)) + x.fmt.mantissa_bits + 1
-        highest = max(highest, 1 - FP32.bias - facts.result_bits)  # places are numbers in these units too
         return _Places(facts, lowest, np.int64 if highest - lowest <= _NARROW else object)
 
     def of_terms(self, most: np.ndarray) -> np.ndarray:
@@ -324,12 +323,11 @@ def _is_power(x: Fraction) -> bool:
 
 
 def _outward(exact: Fraction, up: bool) -> int:
-    """Return the bits of the nearest float32 not below (`up`) or not above an exact value."""
+    """Return the bits of the nearest float32 not below (`up`) or not above a multiple of a power of two."""
     magnitude, minus = abs(exact), exact < 0
     if magnitude == 0:
         return 0
-    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-    exponent = max(exponent - (Fraction(2) ** exponent > magnitude), -126)
+    exponent = max(magnitude.numerator.bit_length() - magnitude.denominator.bit_length(), -126)
     units = magnitude / Fraction(2) ** (exponent - 23)
     whole = units.numerator // units.denominator
     whole += units != whole and up != minus

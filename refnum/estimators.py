@@ -24,8 +24,11 @@ from .arrays import (
     table_like,
     widen,
 )  # fmt: skip
+from .codec import value
 from .division import divide
 from .errors import ArgumentError, DtypeError, shown
+from .exact_means import nearest_bits
+from .formats import FP32
 from .roots import rounded_power
 from .softfloat import INF, NAN, SIGN, add, multiply, subtract, to_bfloat16
 
@@ -81,9 +84,10 @@ def dge(x: Array, k: int = 5, cap: float = 3, target: str = "bfloat16", compat: 
 
 def _cap(cap: Any) -> int:
     """Return the bfloat16 bits of the cap; ArgumentError unless it is a positive number that bfloat16 holds."""
-    if isinstance(cap, (int, float, np.integer, np.floating)) and not isinstance(cap, bool) and 0 < cap < 2**128:
-        bits = int(np.float32(cap).view(np.uint32))
-        if bits & 0xFFFF == 0 and 0 < bits < INF and Fraction(float(np.float32(cap))) == Fraction(float(cap)):
+    if isinstance(cap, (int, float, np.integer, np.floating)) and not isinstance(cap, bool) and 0 < cap < np.inf:
+        exact = Fraction(int(cap)) if isinstance(cap, (int, np.integer)) else Fraction(*cap.as_integer_ratio())
+        bits = nearest_bits(exact)
+        if bits & 0xFFFF == 0 and value(FP32, bits) == exact:
             return bits >> 16
     raise ArgumentError(f"cap is {shown(cap)}; allowed is a positive number that bfloat16 holds")
 

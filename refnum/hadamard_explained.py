@@ -71,12 +71,11 @@ def _exact(terms: np.ndarray[Any, Any], wide: bool) -> tuple[list[Step], int]:
 
 
 def _rounded(number: Fraction, digits: int) -> int:
-    """Bits of a number rounded once to float32 (24 digits) or bfloat16 (8), zero as +0."""
+    """Bits of a multiple of a power of two rounded once to float32 (24 digits) or bfloat16 (8), zero as +0."""
     if number == 0:
         return 0
     size = abs(number)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    exponent = max(exponent - (size < Fraction(2) ** exponent), -126)
+    exponent = max(size.numerator.bit_length() - size.denominator.bit_length(), -126)
     units = round(size / Fraction(2) ** (exponent - digits + 1))
     bits = min(((exponent + 126) << (digits - 1)) + units, 255 << (digits - 1))
     return bits | (number < 0) << (digits + 7)

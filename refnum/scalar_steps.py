@@ -86,8 +86,7 @@ def _byte(exact: Fraction | str, given: Mapping[str, Any], byte: int) -> list[St
     if exact == 0:
         return [Step("special", "zero, which E8M0 lacks: byte 0", "N1"), code_step(E8M0, byte)]
     size = abs(exact)
-    k = size.numerator.bit_length() - size.denominator.bit_length()
-    k -= size < Fraction(2) ** k
+    k = size.numerator.bit_length() - size.denominator.bit_length()  # exact, as the denominator is a power of two
     significand = size / Fraction(2) ** k
     up = {"up": significand != 1, "down": False, "nearest": significand >= Fraction(3, 2)}[rounding]
     steps = [Step("rounding", f"{rounding}: 2^{k} times {show(significand)}: exponent {k}{' + 1' if up else ''}", "N1")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import warnings
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -214,6 +215,22 @@ def test_scales_of_nothing_are_1():
 def test_bad_arguments_of_dge_are_refused(change, error):
     with pytest.raises(error):
         refnum.dge(**{"x": np.zeros((2, 3), np.float32), **change})
+
+
+@pytest.mark.parametrize("cap", [
+    np.nextafter(2.0**128, 0), np.float64(2**128 - 2**102), np.float32(0.1), np.float16("inf"), np.longdouble(2) ** 128,
+    np.longdouble(1) + np.longdouble(2) ** -60, 2.0**-150])  # fmt: skip
+def test_a_cap_that_bfloat16_does_not_hold_is_refused_without_a_warning(cap):
+    with warnings.catch_warnings(), pytest.raises(ArgumentError):
+        warnings.simplefilter("error")
+        refnum.dge(np.zeros((2, 3), np.float32), cap=cap)
+
+
+@pytest.mark.parametrize("kind", [int, np.int8, np.uint64, np.float16, np.float32, np.longdouble])
+def test_a_cap_of_every_kind_is_its_number(kind):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert refnum.dge(np.full(1, 0.25, np.float32), cap=kind(2)).tolist() == [2]
 
 
 @pytest.mark.parametrize(("change", "error"), [
