@@ -187,29 +187,27 @@ def _root_bits(total: int) -> int:
 def out_control(norms: Array, share: Any = (1, 10)) -> Array:
     """Say which channels keep eight bits, OutControl (clause N24.15).
 
-    norms: float32 [K], the sums of a channel's norms over the recorded steps; share: a number from 0 to 1, or its
-    (numerator, denominator), taken exactly. The floor(share * K) channels, their number raised to a multiple of 128 and
-    lowered to one that is at most K, with the largest norms, of equal ones those with the lower index; NaN is above
-    every number.
-    Returns bool [K]. Raises DtypeError, ShapeError, ArgumentError.
+    norms: float32 [..., K], the sums of a channel's norms over the recorded steps, each row by itself; share: a number
+    from 0 to 1, or its (numerator, denominator), taken exactly. Of a row the floor(share * K) channels, their number
+    raised to a multiple of 128 and lowered to one that is at most K, with the largest norms, of equal ones those with
+    the lower index; the zeros are equal, and NaN of either sign is above every number.
+    Returns bool [..., K]. Raises DtypeError, ShapeError, ArgumentError.
     """
     require_array("norms", norms)
     if norms.dtype != np.float32:
         raise DtypeError(f"norms has dtype {norms.dtype}; allowed is float32")
-    if norms.ndim != 1:
-        raise ShapeError(f"norms has shape {tuple(norms.shape)}; allowed is [K]")
+    if not norms.ndim:
+        raise ShapeError("norms has shape (); allowed is [..., K]")
     part = _fraction("share", share)
     if not 0 <= part <= 1:
         raise ArgumentError(f"share={shown(share)}; allowed is a number from 0 to 1")
-    k = norms.shape[0]
+    k = norms.shape[-1]
     count = min(-(-math.floor(part * k) // CHANNELS), k // CHANNELS) * CHANNELS
     bits = contiguous(norms).view(np.uint32).astype(np.int64)
     order = np.where(bits >= np.int64(1 << 31), np.int64(1 << 31) - bits, bits)  # as the numbers are ordered
     order = np.where((bits & np.int64(0x7FFFFFFF)) > np.int64(0x7F800000), np.int64(1 << 32), order)
-    chosen = np.argsort(-order, kind="stable")[:count]
-    out = np.zeros(k, dtype=bool, like=norms)
-    out[chosen] = True
-    return out
+    place = np.argsort(np.argsort(-order, kind="stable"), kind="stable")  # of each channel among those of its row
+    return place < np.int64(count)
 
 
 def _fraction(name: str, value: Any) -> Fraction:

@@ -47,6 +47,7 @@ DGE, OCC = ("dge",), ("occ",)
 SAWB, AFFINE, KEEP, QAT = ("sawb",), ("int4_affine", "efficient_qat"), ("int4_keep_two",), ("llm_qat",)
 ADAM, SPAM, STABLE = ("adam_apply",), ("spam_apply",), ("stable_spam_apply",)
 PERIOD, STEP, RESET, MOVED = ("q_ramping",), ("ramping_step",), ("osci_reset",), ("osci_reset_by_distance",)
+CHOSEN = ("out_control",)
 INT4_READ, LLM_FP4 = ("dequantize_int4",), ("llm_fp4",)
 SCALES = ("a_scales", "b_scales")
 SIGNED = ("quantize_*", "dequantize_*", "encode_e[24]*", "encode_element", "decode_*", "fp8_to_mxfp4", "mxfp4_to_fp8")
@@ -310,6 +311,16 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "OSCI_ABOVE_ONLY": ((MOVED, oscillation.above_only),),
     "OSCI_STILL_WEIGHTS": ((MOVED, oscillation.still_weights),),
     "OSCI_BY_PRODUCT": ((MOVED, oscillation.by_product),),
+    "CHANNELS_ROUNDED_DOWN": ((CHOSEN, oscillation.rounded_down),),
+    "CHANNELS_NOT_ROUNDED": ((CHOSEN, oscillation.not_rounded),),
+    "CHANNELS_NOT_LOWERED": ((CHOSEN, oscillation.not_lowered),),
+    "CHANNELS_PRODUCT_RAISED": ((CHOSEN, oscillation.product_raised),),
+    "CHANNELS_SHARE_IN_FLOAT32": ((CHOSEN, oscillation.in_float32),),
+    "CHANNELS_LAST_OF_TIES": ((CHOSEN, oscillation.last_of_ties),),
+    "CHANNELS_NAN_BELOW": ((CHOSEN, oscillation.nan_below),),
+    "CHANNELS_BY_MAGNITUDE": ((CHOSEN, oscillation.by_magnitude),),
+    "CHANNELS_BY_BITS": ((CHOSEN, oscillation.by_bits),),
+    "CHANNELS_OF_FIRST_ROW": ((CHOSEN, oscillation.of_first_row),),
     "INT4_UNSIGNED": ((INT4_READ, integer.unsigned),),
     "INT4_ZERO_ADDED": ((INT4_READ, integer.zero_added),),
     "INT4_ZERO_SCALED_ALONE": ((INT4_READ, integer.zero_scaled_alone),),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
 import numpy as np
 
 from refnum.arrays import float32_bits, unpack_nibbles
 from refnum.codec import decode_table
 from refnum.formats import E2M1
-from refnum.oscillation import MOST_STEPS, _number
+from refnum.oscillation import CHANNELS, MOST_STEPS, _number
 from refnum.tetrajet_v2 import scale_products
 
 from ..cases.case import Case
 from ..cases.corners.oscillation import WIDTHS
-from .tools import Outputs, changed
+from .tools import MAGNITUDE, Outputs, Rule, changed
 
 EPSILON, HALF = np.float32(1e-8), np.float32(0.5)
 LEVELS = np.asarray(decode_table(E2M1), np.uint32).view(np.float32)
@@ -158,3 +162,69 @@ def by_product(case: Case, golden: Outputs) -> Outputs | None:
     """The weight's distance is multiplied by the threshold, and nothing is divided."""
     moved = case.inputs["dist_w"] != 0
     return {"flags": moved & (case.inputs["dist_q"] >= case.inputs["dist_w"] * _scalar(case, "threshold"))}
+
+
+def _order(norms: np.ndarray, nan: float = -2e300) -> np.ndarray:
+    """Keys (f64), the least of them for the largest norm; nan: that of NaN."""
+    return np.where(np.isnan(norms), nan, np.clip(-norms.astype(np.float64), -1e300, 1e300))
+
+
+def _kept(order: np.ndarray, count: int, last: bool = False) -> Outputs:
+    """So many channels of each row with the least keys, of equal ones the first or the last."""
+    turned = order[..., ::-1] if last else order
+    place = np.argsort(np.argsort(turned, kind="stable"), kind="stable")
+    return {"flags": (place[..., ::-1] if last else place) < count}
+
+
+def _count(case: Case, golden: Outputs) -> int:
+    return int(golden["flags"].sum(axis=-1).max(initial=0))
+
+
+def counted(count: Callable[[Fraction, int], int]) -> Rule:
+    """Return the rule that keeps another number of channels, made of the share and their number."""
+
+    def rule(case: Case, golden: Outputs) -> Outputs | None:
+        norms = case.inputs["norms"]
+        return _kept(_order(norms), count(Fraction(*case.params["share"]), norms.shape[-1]))
+
+    return rule
+
+
+def whole(wanted: int, k: int) -> int:
+    """A number of channels raised to a multiple of 128 and lowered to one that is at most k."""
+    return min(-(-wanted // CHANNELS), k // CHANNELS) * CHANNELS
+
+
+rounded_down = counted(lambda share, k: math.floor(share * k) // CHANNELS * CHANNELS)
+not_rounded = counted(lambda share, k: math.floor(share * k))
+not_lowered = counted(lambda share, k: min(-(-math.floor(share * k) // CHANNELS) * CHANNELS, k))
+product_raised = counted(lambda share, k: whole(math.ceil(share * k), k))
+in_float32 = counted(lambda share, k: whole(int(np.float32(share.numerator / share.denominator) * np.float32(k)), k))
+
+
+def last_of_ties(case: Case, golden: Outputs) -> Outputs | None:
+    """Of equal norms the last ones are chosen."""
+    return _kept(_order(case.inputs["norms"]), _count(case, golden), last=True)
+
+
+def nan_below(case: Case, golden: Outputs) -> Outputs | None:
+    """NaN is below every number."""
+    return _kept(_order(case.inputs["norms"], nan=2e300), _count(case, golden))
+
+
+def by_magnitude(case: Case, golden: Outputs) -> Outputs | None:
+    """Signs are not looked at."""
+    return _kept(_order(np.abs(case.inputs["norms"])), _count(case, golden))
+
+
+def by_bits(case: Case, golden: Outputs) -> Outputs | None:
+    """Bits are ordered as sign and magnitude: -0 is below 0, and NaN is where its sign and payload put it."""
+    bits = case.inputs["norms"].view(np.uint32)
+    size = (bits & MAGNITUDE).astype(np.int64)
+    return _kept(np.where(bits > MAGNITUDE, size + 1, -size), _count(case, golden))
+
+
+def of_first_row(case: Case, golden: Outputs) -> Outputs | None:
+    """The channels of the first row are those of every row."""
+    flags = golden["flags"]
+    return {"flags": np.broadcast_to(flags[:1], flags.shape) if flags.ndim > 1 else flags}

@@ -21,7 +21,7 @@ from .operation import OPERATIONS
 WHOLE = frozenset({"tensor_amax", "alpha", "maxval", "factors"})
 """Inputs that belong to the whole tensor, which no cut touches."""
 ELEMENTS = ("x", "gate", "up", "grad", "rbits", "r_under", "r_log", "codes", "packed", "a", "b", "w", "ema",
-            "gradient", "weight", "m", "v", "dist_w", "dist_q", "total")  # fmt: skip
+            "gradient", "weight", "m", "v", "dist_w", "dist_q", "total", "norms")  # fmt: skip
 COUNTED = frozenset({"count", "period"})
 """Inputs of whole numbers beside the elements: they are cut with them, and no element of theirs is written."""
 

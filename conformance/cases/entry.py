@@ -26,7 +26,7 @@ OPERANDS: dict[str, str] = {
     "ema": "values", "alpha": "values", "r_under": "bits", "r_log": "bits", 
     "outer": "values", "maxval": "values", "zeros": "bytes", "gradient": "values", "weight": "values", "m": "values",
     "v": "values", "factors": "values", "dist_w": "values", "dist_q": "values", "total": "values", "count": "index",
-    "period": "index",
+    "period": "index", "norms": "values",
 }  # fmt: skip
 """Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
 

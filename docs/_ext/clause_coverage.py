@@ -52,7 +52,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N24.6": ("no vector asks for a composition", "tests/refnum/test_tetrajet.py"),
     "N24.8": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
     "N24.13": ("no operation with vectors", "tests/refnum/test_tetrajet_v2.py"),
-    "N24.15": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
     "N24.16": ("informative", "tests/refnum/test_tetrajet.py"),
     "N23.7": ("a theorem on N23.4 and N23.5", "tests/refnum/test_logarithmic.py"),
     "N23.10": ("two calls of N23.8", "tests/refnum/test_logarithmic.py"),

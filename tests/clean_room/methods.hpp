@@ -203,3 +203,15 @@ inline Answers reset(const Vector& v) {
     }
     return {out};
 }
+
+inline Answers kept_in_eight_bits(const Vector& v) {
+    Matrix out = v["norms"].matrix();
+    const Words norms = out.words;
+    const Json& share = v.params["share"];
+    std::size_t count = kept_channels(share.items[0].number, share.items[1].number, out.columns);
+    for (std::size_t r = 0; r < out.rows; r++) {
+        Words row = channels(norms.data() + READ("N24.15/row", r, 0) * out.columns, out.columns, count);
+        std::copy(row.begin(), row.end(), out.words.begin() + r * out.columns);
+    }
+    return {out};
+}

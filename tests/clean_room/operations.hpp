@@ -253,6 +253,7 @@ inline constexpr Operation OPERATIONS[] = {
     {"ramping_step", {"total", "count", "due", "mean"}, ramped},
     {"osci_reset", {"flags"}, reset},
     {"osci_reset_by_distance", {"flags"}, of_distances},
+    {"out_control", {"flags"}, kept_in_eight_bits},
     {"adam_apply", {"weight", "m", "v"}, stepped},
     {"spam_apply", {"weight", "m", "v"}, stepped},
     {"stable_spam_apply", {"weight", "m", "v"}, stepped},

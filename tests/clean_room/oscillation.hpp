@@ -1,4 +1,4 @@
-// N24.9, N24.10 and N24.14: periods of weights, their steps, and which weights are reset.
+// N24.9, N24.10, N24.14 and N24.15: periods of weights, their steps, which are reset, which channels keep eight bits.
 #pragma once
 #include "tetrajet_v2.hpp"
 #include "updates.hpp"
@@ -64,4 +64,30 @@ inline bool oscillates(Word dist_w, Word dist_q, Word threshold) {  // N24.14
     if ((dist_w & ~SIGN32) == 0 && !WRONG("N24.14/still")) return false;
     Word ratio = divide(dist_q, dist_w);
     return above32(ratio, threshold) || (ratio == threshold && !WRONG("N24.14/distance"));
+}
+
+inline std::int64_t height(Word norm) {  // N24.15: larger ones have larger heights, equal ones the same
+    std::int64_t size = norm & ~SIGN32, top = std::int64_t(1) << 32;
+    bool negative = norm & SIGN32;
+    if (is_nan32(norm)) return WRONG("N24.15/nan") || (negative && WRONG("N24.15/nans")) ? -top : top;
+    return negative && !WRONG("N24.15/sign") ? -size - READ("N24.15/zero", 0, 1) : size;
+}
+
+inline std::size_t kept_channels(std::int64_t above, std::int64_t below, std::size_t k) {  // N24.15
+    Wide product = Wide(above) * k, wanted = product / Wide(below);
+    if (WRONG("N24.15/floor")) wanted += product % Wide(below) > 0;
+    if (WRONG("N24.15/exact"))
+        wanted = floor_quotient(float32(multiply(ratio32(above, below), counted32(k))), float32(ONE32));
+    return std::min(std::size_t(wanted + READ("N24.15", 127, 0)) / 128 * 128, READ("N24.15/most", k / 128 * 128, k));
+}
+
+inline Words channels(const Word* norms, std::size_t k, std::size_t count) {  // N24.15, of one row
+    std::vector<std::size_t> places(k);
+    std::iota(places.begin(), places.end(), 0);
+    if (WRONG("N24.15/first")) std::reverse(places.begin(), places.end());
+    std::stable_sort(places.begin(), places.end(),
+                     [&](std::size_t a, std::size_t b) { return height(norms[a]) > height(norms[b]); });
+    Words out(k);
+    for (std::size_t i = 0; i < count; i++) out[places[i]] = 1;
+    return out;
 }

@@ -31,6 +31,13 @@ MOVES: tuple[dict[str, Any], ...] = ({"alpha": [1, 3]}, {"alpha": [3, 1], "beta"
                                      {"alpha": [1, 10], "beta": 1000, "most": 1 << 20})  # fmt: skip
 WIDTHS = np.array([0.5, 0.5, 0.5, 0.5, 0.75, 1, 1.5, 2], np.float32)
 
+CHANNELS = (1, 2, 127, 128, 129, 160, 255, 256, 257, 300, 383, 384, 385, 640, 1000, 1024, 1025, 1280, 1281, 1290, 2570)
+"""Numbers of channels below, at and beside multiples of 128, and at and beside those of which a tenth is 128."""
+PRODUCTS = ((540, 385, 540), (565, 385, 565), (531, 385, 531), (573, 385, 573), (1000, 129, 1000),
+            (301, 128999999, 301000000), (769, 256999999, 769000000))  # fmt: skip
+"""Channels, and the numerator and denominator of a share whose product with them floats have on the other side of one
+more than a multiple of 128."""
+
 SCALES = ((0x38, 1), (0x3B, 0.7), (0xB9, 3), (0x01, 2.0**-140), (0, 1), (0x7F, 1), (0x38, 0), (0x38, np.inf),
           (0x38, np.nan))  # fmt: skip
 """Inner and outer scales: ordinary ones, the least, and those under which no weight is a number."""
@@ -156,3 +163,41 @@ def osci_reset_by_distance(operation: str, params: Mapping[str, Any]) -> Iterato
         yield f"quotients that are negative, {above}/{below}", {**near, "dist_q": -near["dist_q"]}, more
     for shape in SHAPES:
         yield f"shape {shape[0]}x{shape[1]}", distances(shape, 3)
+
+
+def pairs_at_the_end() -> Arrays:
+    """Rows of 256 with all pairs of numbers of every kind, NaN above and -Inf below, one of them the 128th of a row."""
+    first, second = (part.reshape(-1) for part in np.meshgrid(SIGNED, SIGNED, indexing="ij"))
+    rows = np.tile(np.array([0x7FC00000, 0xFF800000], np.uint32), (first.size, 128))
+    rows[:, 100], rows[:, 201] = first, second  # in the place of a NaN and of an Inf
+    return {"norms": rows.view(np.float32)}
+
+
+def norms(shape: tuple[int, int], seed: int, kept: int = 0xFFF00000) -> Arrays:
+    """Norms of a shape of which many are equal; kept: the bits that they may have."""
+    return {"norms": (content(shape, seed).view(np.uint32) & np.uint32(kept)).view(np.float32)}
+
+
+def shares(k: int) -> Iterator[list[int]]:
+    """Shares of k channels: none, all, next to none, and those at and beside a multiple of 128 and one more than it."""
+    yield from ([0, 1], [1, 1], [1, (1 << 31) - 1], [1, 2])
+    for whole in range(128, k + 1, 128 * max(1, k // 384)):
+        for above in (whole, whole + 1):
+            yield from ([1000 * above + step, 1000 * k] for step in (-1000, -500, -1, 0, 1, 500) if above < k)
+
+
+def out_control(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Pairs of numbers of every kind at the end of the chosen, ties, every number of channels, shares at whole ones."""
+    yield "pairs of numbers of every kind", pairs_at_the_end(), {"share": [1, 2]}
+    kinds = SIGNED[content((28, 1290), 3).view(np.uint32) % np.uint32(SIGNED.size)].view(np.float32)
+    yield "numbers of every kind", {"norms": kinds}
+    for place, k in enumerate(CHANNELS):
+        for kept in (0xFFF00000, 0x80000000, 0x7F800000, 0xFFFFFFFF):
+            yield f"{k} channels, the bits {kept:08X} of their norms", norms((3, k), place, kept)
+    for k in (1, 127, 128, 129, 300, 385, 640, 1025):
+        for share in shares(k):
+            yield f"a share {share[0]}/{share[1]} of {k} channels", norms((2, k), k), {"share": share}
+    for k, above, below in PRODUCTS:
+        yield f"a share {above}/{below} of {k} channels", norms((2, k), k), {"share": [above, below]}
+    for shape in SHAPES:
+        yield f"shape {shape[0]}x{shape[1]}", norms(shape, 3)

@@ -95,7 +95,31 @@ def _reset(case: Case, golden: Golden) -> Counts:
     return _counts({**_kinds(case, "w"), **hits}) | told
 
 
+def _chosen_names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
+    return _given("norms") | {
+        "kept": "", "left": "", "none of a row kept": "", "all of a row kept": "", "the last kept equals one left": "",
+        "a zero kept equals one left": "", "a NaN kept beside one left": "", "a negative one kept": "",
+        "all of a row but a rest kept": "K is no multiple of 128", "no rows": "M is 0",
+    }  # fmt: skip
+
+
+def _chosen(case: Case, golden: Golden) -> Counts:
+    flags, norms = golden["flags"] > 0, case.inputs["norms"]
+    order = np.where(np.isnan(norms), np.float64(2e300), np.clip(norms.astype(np.float64), -1e300, 1e300))
+    last = np.where(flags, order, np.inf).min(axis=-1, initial=np.inf)
+    first = np.where(flags, -np.inf, order).max(axis=-1, initial=-np.inf)
+    some, every = flags.any(axis=-1), flags.all(axis=-1)
+    end, k = (last == first) & some & ~every, flags.shape[-1]
+    return _counts({**_kinds(case, "norms"), "kept": flags, "left": ~flags, "none of a row kept": ~some,
+                    "all of a row kept": every & some, "the last kept equals one left": end,
+                    "a zero kept equals one left": end & (last == 0), "a negative one kept": flags & (norms < 0),
+                    "a NaN kept beside one left": end & (last > 1e300),
+                    "all of a row but a rest kept": some & ~every & (flags.sum(axis=-1) == k - k % 128),
+                    "no rows": np.array([not len(flags)])})  # fmt: skip
+
+
 q_ramping = (Group("period", _period_names, _periods),)
 ramping_step = (Group("step", _step_names, _step),)
 osci_reset = (Group("reset", _reset_names, _reset),)
 osci_reset_by_distance = (Group("reset", _moved_names, _moved),)
+out_control = (Group("chosen", _chosen_names, _chosen),)

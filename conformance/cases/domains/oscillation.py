@@ -2,6 +2,7 @@
 
 A period, and whether a weight is set back, is a function of two numbers; a step is one of two numbers, a count and a
 period, and of whether all gradients are finite; a weight near its bin's edge is one of itself, its code and its scales.
+Which channels are chosen is one of all norms of a row.
 """
 
 from __future__ import annotations
@@ -69,6 +70,18 @@ def osci_reset(operation: str, profile: str, params: Mapping[str, Any]) -> Itera
 
     how = "patterns in order, the sixteen codes of each beside each other, both scales 1"
     yield Domain("every 16-bit number with every code", operation, profile, params, 1 << 20, how, make)
+
+
+def out_control(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Domain]:
+    """Every 16-bit number among its neighbours, and among numbers of every size."""
+    for name, laid in (("neighbours", NUMBERS), ("numbers of every size", NUMBERS.reshape(SHAPE[::-1]).T)):
+
+        def make(laid: np.ndarray = laid) -> Iterator[Chunk]:
+            members = (laid >> np.uint32(16)).astype(np.int64)
+            yield Chunk({"norms": np.ascontiguousarray(laid).view(np.float32)}, lambda: members)
+
+        how = f"patterns in order {'along' if laid is NUMBERS else 'down'} the rows of 1,024"
+        yield Domain(f"every 16-bit number among {name}", operation, profile, params, NUMBERS.size, how, make)
 
 
 q_ramping = osci_reset_by_distance = _distances

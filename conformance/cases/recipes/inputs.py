@@ -116,6 +116,8 @@ def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Ar
         aim = replace(target, input=FP32) if recipe.wide and not stream else target
         bits = make(Draw(recipe.seed, stream, like), aim, recipe.shape, **recipe.parameters)
         inputs[name] = as_float(bits, aim.input)
+    if "norms" in inputs and recipe.seed % 2:  # many are equal
+        inputs["norms"] = as_float(inputs["norms"].view(np.uint32) & np.uint32(0xFFF00000), FP32)
     if "v" in inputs and recipe.seed % 4:
         inputs["v"] = positive(inputs["v"])
     if recipe.optional and "prob" in OPERATIONS[recipe.operation].optional:

@@ -58,8 +58,7 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     more: dict[str, Any]
     more = {name: int(row[name]) for name in NUMBERS if name in row}
     more |= {name: row[name] for name in UNNAMED_PARAMS if name in row}
-    if "alpha" in row:
-        more["alpha"] = [int(part) for part in str(row["alpha"]).split("/")]
+    more |= {name: [int(part) for part in str(row[name]).split("/")] for name in ("alpha", "share") if name in row}
     if "group" in row and "group" in params:
         more["group"] = int(row["group"])
     if "near ties" in row:
@@ -164,19 +163,17 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
             each = shape[0] if row.get("maxval") == "of rows" else 1
             maximum["maxval"] = np.resize(np.roll(TOPS, -seed), each)
         return {"x": x, **drawn, **maximum}
+    if "form of the array" in row:
+        shape = (1, int(row["elements"]))
     if "factors" in names:
         fp32 = values.FORMATS["float32"]
-        axes = "form of the array" in row
-        wide = (1, int(row["elements"])) if axes else shape
-        step = {name: values.floats(fp32, wide, seed + place, (1, 32)) for place, name in enumerate(names[:4])}
-        if axes:
-            side = _cast_shape(str(row["form of the array"]), wide[1])
-            step = {name: np.resize(array, side) for name, array in step.items()}
+        step = {name: values.floats(fp32, shape, seed + place, (1, 32)) for place, name in enumerate(names[:4])}
+        step = _formed(step, row)
         return {**step, "v": positive(step["v"]), "factors": factors(operation, seed)}
     if operation == "osci_reset":
         return _weights(params, shape, seed)
     if OPERATIONS[operation].family == "oscillation":
-        return _oscillation(names, params, shape, seed)
+        return _formed(_oscillation(names, params, shape, seed), row)
     if names == ("w", "ema"):
         kinds = {"w": params["input"], "ema": str(row.get("average", params["input"]))}
         return {
@@ -197,13 +194,21 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     return _coded(operation, params, shape, np.arange(shape[0]), seed)
 
 
+def _formed(arrays: dict[str, np.ndarray], row: Row) -> dict[str, np.ndarray]:
+    """Return arrays of one row in the form that a level gives them; as they are where none does."""
+    if "form of the array" not in row:
+        return arrays
+    shape = _cast_shape(str(row["form of the array"]), int(row["elements"]))
+    return {name: np.resize(array, shape) for name, array in arrays.items()}
+
+
 def _oscillation(
     names: tuple[str, ...], params: Mapping[str, Any], shape: tuple[int, int], seed: int
 ) -> dict[str, np.ndarray]:
     """Return numbers, and whole numbers by which many elements are due."""
     kind = values.FORMATS[params["input"]]
     found = {name: values.floats(kind, shape, seed + 2 * place, (1, 32)) for place, name in enumerate(names)
-             if name in ("dist_w", "dist_q", "total", "grad")}  # fmt: skip
+             if name in ("dist_w", "dist_q", "total", "grad", "norms")}  # fmt: skip
     if "period" in names:
         counts = (values.noise(*shape, seed + place) >> np.uint32(27 + place) for place in range(2))
         found |= {name: count.astype(np.int32) + least for least, (name, count) in

@@ -20,7 +20,7 @@ from ..layouts import IN, OUT, PLAIN
 from ..operation import OPERATIONS
 from .blank import LEVELS
 from .covering import Row
-from .factors import CASTS, PRODUCTS, RAGGED, ROUTED, UNSIGNED
+from .factors import ANY_AXES, CASTS, PRODUCTS, RAGGED, ROUTED, UNSIGNED
 from .mixed import CLASSES, LOOSE
 
 BOTH_SIDES = (
@@ -73,6 +73,8 @@ ARGUMENTS: Mapping[str, tuple[Row, ...]] = {
                              for group in (1, 3, *GROUPS) for count in (1, 3, 5)),
     "occ": tuple({"alpha": alpha, "columns": columns} for alpha in ("1/1", "1/2", "9/10", "999/1000")
                  for columns in (7, 33, 128)),
+    "out_control": tuple({"share": share, "columns": columns} for share in ("0/1", "1/1", "1/2", "129/640", "1/128")
+                         for columns in (129, 300, 640)),
     "q_ema": (*({"average": "float32", "columns": columns} for columns in (96, 160, 1056)),
               *({"ratio": "float32", "columns": columns} for columns in (32, 160, 1056))),
     "hadamard_quantize_nvfp4": tuple({"variant": variant, "columns": 32 + 16 * place}
@@ -338,7 +340,7 @@ def _routed(operation: str) -> Iterator[Row]:
 
 
 def _axes(operation: str) -> Iterator[Row]:
-    if "factors" in OPERATIONS[operation].inputs:
+    if "factors" in OPERATIONS[operation].inputs or operation in ANY_AXES - CASTS:
         for axes, count in itertools.product(AXES, AXES_ELEMENTS):
             yield {"elements": count, "form of the array": axes}
     if operation in CASTS:

@@ -19,7 +19,7 @@ from ..operation import OPERATIONS, outputs_of
 from . import byte_order
 from .build import build
 from .covering import Row
-from .factors import CASTS, GROUPED, RAGGED, ROUTED
+from .factors import ANY_AXES, CASTS, GROUPED, RAGGED, ROUTED
 from .plan import base_row
 
 Change = tuple[str, dict[str, np.ndarray], dict[str, Any]]
@@ -46,6 +46,7 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "alpha of q_ramping": ([0, 3], [1, 2, 3], [16, 0], "16"),
     "threshold of osci_reset": ([0, 3], [1, 2, 3], [16, 0], "16"),
     "threshold of osci_reset_by_distance": ([-1, 3], [16], [16, 0], None),
+    "share": ([3, 2], [-1, 10], [1, 2, 3], [1, 0], "0.1", 1.5),
 }  # fmt: skip
 """Parameter, or one of an operation whose parameter of that name has others -> values that it does not have."""
 STEP = ("gradient", "weight", "m", "v", "dist_w", "dist_q", "total", "count", "period")
@@ -67,7 +68,7 @@ READABLE = "byte orders"
 
 def no_input(operation: str, array: np.ndarray) -> np.ndarray:
     """Return what an operation refuses as its first input: of three axes; of float64 where any shape is right."""
-    return np.zeros((2, 2, 2), np.float64 if OPERATIONS[operation].scalar else array.dtype)
+    return np.zeros((2, 2, 2), np.float64 if operation in ANY_AXES else array.dtype)
 
 
 def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Case]:
@@ -181,7 +182,7 @@ def _random_bits(rbits: np.ndarray) -> Iterator[Change]:
 def _shapes(legal: Case, name: str, array: np.ndarray) -> Iterator[Change]:
     """Widths that are no whole blocks, one column or row too many or too few, too many axes."""
     operation = legal.operation
-    if operation in CASTS or name in ("row_map", *WHOLE):
+    if operation in ANY_AXES or name in ("row_map", *WHOLE):
         return
     yield f"{name} of three axes", {name: array[None].copy()}, {}
     yield f"{name} of one axis", {name: array.reshape(-1).copy()}, {}

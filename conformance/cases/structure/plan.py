@@ -37,7 +37,7 @@ DEAR = {"swiglu_backward": 16, "occ": 8, "swiglu_quantize": 2, "unpermute": 8, "
         "luq": 4, "dge": 4, "quantize_tetrajet_v2": 8, "sawb": 4, "int4_affine": 8, "efficient_qat": 8,
         "int4_keep_two": 8, "llm_qat": 16, "llm_fp4": 8, "dequantize_int4": 2,
         "adam_apply": 16, "spam_apply": 16, "stable_spam_apply": 16, "q_ramping": 16, "ramping_step": 16,
-        "osci_reset": 16, "osci_reset_by_distance": 8}  # fmt: skip
+        "osci_reset": 16, "osci_reset_by_distance": 8, "out_control": 8}  # fmt: skip
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
 STEPS = (5, 7, 11, 13)
 """Of so many rows of a variant that is not the first one is asked, of as many as half of an operation's variants."""

@@ -32,7 +32,7 @@ SCALES = np.array([[0] * 8, [*range(1, 9)], [*range(247, 255)], [255] * 8], np.u
 ZERO_ROWS, LARGER = 16, 249
 """Of so many rows one is zero, in each tile another one; and scale bytes from which on none is made larger."""
 ELEMENTS = ("x", "gate", "up", "grad", "rows", "codes", "w", "ema", "gradient", "weight", "m", "v",
-            "dist_w", "dist_q", "total")  # fmt: skip
+            "dist_w", "dist_q", "total", "norms")  # fmt: skip
 
 
 def planted(

@@ -36,7 +36,7 @@ def control_cases(operation: str, profile: str, params: dict[str, Any]) -> Itera
 def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
     index = np.arange(ROWS * K, dtype=np.uint32).reshape(ROWS, K)
     noise = (index * np.uint32(2654435761)) >> np.uint32(7)
-    if name in ("x", "gate", "up", "grad", "w", "ema", "gradient", "weight", "m", "v", "dist_w", "total") or (
+    if name in ("x", "gate", "up", "grad", "w", "ema", "gradient", "weight", "m", "v", "dist_w", "total", "norms") or (
         OPERATIONS[operation].kind(name) == "values" and name in ("a", "b")
     ):
         return _floats(index, noise, _DTYPES[params.get("input", "bfloat16")])

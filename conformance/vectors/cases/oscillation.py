@@ -1,4 +1,4 @@
-"""Questions about oscillating weights: quotients beside whole numbers, counts beside periods, edges of bins (N24)."""
+"""Questions about oscillating weights: quotients beside whole numbers, counts beside periods, edges of bins, norms."""
 
 from __future__ import annotations
 
@@ -16,13 +16,23 @@ from ...cases.corners.tetrajet import content
 from ...cases.corners.tetrajet_v2 import stored
 from ...cases.draw.bits import as_float
 from ...cases.operation import OPERATIONS
-from ..draft import SIGN, Draft, plain
+from ..draft import INF, LARGEST, NAN, SIGN, SNAN, Draft, plain
 
 PERIODS = ("RAMPING_ALPHA_BELOW", "RAMPING_EPSILON_LEFT_OUT", "RAMPING_ONE_LEFT_OUT", "RAMPING_PERIOD_WRAPS",
            "RAMPING_ROUNDED_QUOTIENT", "RAMPING_UNBOUNDED")  # fmt: skip
 STEPS = ("RAMPING_FINITE_BY_ELEMENT", "RAMPING_MEAN_OF_PERIOD", "RAMPING_ONLY_AT_PERIOD", "RAMPING_TOTAL_STAYS")
 RESETS = ("OSCI_EDGE_COUNTS", "OSCI_NAN_RESETS", "OSCI_ONE_WIDTH", "OSCI_RECIPROCAL")
 MOVED = ("OSCI_ABOVE_ONLY", "OSCI_BY_PRODUCT", "OSCI_STILL_WEIGHTS")
+CHOSEN = ("CHANNELS_BY_BITS", "CHANNELS_BY_MAGNITUDE", "CHANNELS_LAST_OF_TIES", "CHANNELS_NAN_BELOW",
+          "CHANNELS_NOT_LOWERED", "CHANNELS_NOT_ROUNDED", "CHANNELS_OF_FIRST_ROW", "CHANNELS_PRODUCT_RAISED",
+          "CHANNELS_ROUNDED_DOWN", "CHANNELS_SHARE_IN_FLOAT32")  # fmt: skip
+ORDERED = (0xFF800000, 0xFF7FFFFF, 0xBF800000, SIGN | 1, SIGN, 0, 1, 0x3F800000, LARGEST, INF, 0xFFC00001, NAN, SNAN)
+"""float32 bits in the order of norms: both zeros are equal, and so are the three NaN."""
+SHARED = ((127, 1, 1), (128, 1, (1 << 31) - 1), (128, 1, 128), (130, 129, 130), (257, 1, 2), (300, 0, 1), (300, 1, 1),
+          (300, 128, 300), (300, 128001, 300000), (300, 128999, 300000), (300, 129, 300), (385, 128500, 385000),
+          (385, 257, 385), (540, 385, 540), (531, 385, 531), (301, 128999999, 301000000), (640, 128, 640),
+          (640, 129, 640))  # fmt: skip
+"""Channels, and the numerator and denominator of a share of them at and beside a multiple of 128, and one more."""
 KINDS = np.array([[0, SIGN, 1, SIGN | 1, 0x00800000, 0x322BCC77, 0x3F800000, 0xBF800000, 0x41800000, 0x7F7FFFFF,
                    0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001]], np.uint32)  # fmt: skip
 
@@ -107,5 +117,30 @@ def _osci_reset_by_distance() -> Iterator[Draft]:
     yield Draft(corners.distances((0, 3)), usual, MOVED, "no rows")
 
 
+def _neighbours() -> np.ndarray:
+    """Rows of 129 of which all but one are kept, NaN but for two: neighbours in order, either first, and equal ones."""
+    rows = [(a, b) for i, a in enumerate(ORDERED) for b in ORDERED[max(0, i - 1) : i + 2]]
+    found = np.full((len(rows), 129), NAN, np.uint32)
+    found[:, 40], found[:, 90] = np.array(rows, np.uint32).T
+    return found.view(np.float32)
+
+
+def _out_control() -> Iterator[Draft]:
+    usual = _defaults("out_control")
+    yield Draft(
+        {"norms": _neighbours()}, {"share": [1, 1]}, CHOSEN, "one is left out: neighbours in the order of norms"
+    )
+    for kept in (0xFFF00000, 0x80000000, 0xFFFFFFFF):
+        norms = corners.norms((3, 300), 1, kept)
+        yield Draft(norms, {"share": [1, 3]}, CHOSEN, f"norms of which the bits {kept:08X} are kept")
+    for k, above, below in SHARED:
+        yield Draft(corners.norms((1, k), 2), {"share": [above, below]}, CHOSEN, f"a share of {k} channels")
+    for k in (128, 160, 640, 1280, 1290):
+        yield Draft(corners.norms((2, k), k), usual, CHOSEN, f"a tenth of {k} channels")
+    for shape in ((0, 130), (3, 0), (3, 127)):
+        yield Draft(corners.norms(shape, 4), usual, CHOSEN, "no rows" if not shape[0] else "no channel is kept")
+
+
 q_ramping, ramping_step = plain(_q_ramping), plain(_ramping_step)
 osci_reset, osci_reset_by_distance = plain(_osci_reset), plain(_osci_reset_by_distance)
+out_control = plain(_out_control)

@@ -55,6 +55,13 @@ def osci_reset(vector: Vector) -> Any:
     return (flags,)
 
 
+def out_control(vector: Vector) -> Any:
+    """N24.15 of each row by itself."""
+    share = Fraction(*vector.params["share"])
+    return ([[int(flag) for flag in oracle.out_control(row, share)]
+             for row in vector.inputs["norms"].view(np.uint32).tolist()],)  # fmt: skip
+
+
 def osci_reset_by_distance(vector: Vector) -> Any:
     """N24.14 by exact rationals."""
     threshold = Fraction(*vector.params["threshold"])
