@@ -145,6 +145,7 @@ CALLS = {
     "dequantize_tetrajet_v2": (R.dequantize_tetrajet_v2, R.quantize_tetrajet_v2(X[:, :128].copy()), {}),
     "osci_reset": (R.osci_reset, (X[:, :128].copy(), *R.quantize_tetrajet_v2(X[:, :128].copy())), {}),
     "osci_reset_by_distance": (R.osci_reset_by_distance, (X, X[::-1].copy()), {}),
+    "out_control": (R.out_control, (np.tile(SPECIAL, 5), (1, 3)), {}),
     "ema_update": (R.ema_update, (X, BF16), {}),
     "distance_update": (R.distance_update, (X, X[::-1].copy(), X), {}),
     "q_ramping": (R.q_ramping, (X, X[::-1].copy()), {}),

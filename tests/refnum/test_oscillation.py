@@ -200,6 +200,27 @@ def test_channels_are_chosen_as_in_the_oracle(k, share, count):
     assert got.tolist() == second.out_control(norms.tolist(), Fraction(share)) and got.sum() == count
 
 
+@pytest.mark.parametrize("shape", [(3, 300), (2, 3, 129), (2, 1, 2, 400), (0, 300), (2, 3, 0), (300,)])
+def test_rows_of_norms_are_decided_each_by_itself(shape):
+    norms = np.resize(words(2400, 5, 4, 0.1) >> np.uint32(20) << np.uint32(20), shape)
+    got = refnum.out_control(norms.view(np.float32), (1, 2))
+    assert got.shape == shape and got.dtype == bool
+    for place in np.ndindex(shape[:-1]):
+        assert got[place].tolist() == second.out_control(norms[place].tolist(), Fraction(1, 2))
+    turned = np.asfortranarray(norms.view(np.float32))
+    assert np.array_equal(refnum.out_control(turned, (1, 2)), got)
+
+
+@pytest.mark.parametrize(("k", "above", "below", "count"), [
+    (300, 128, 300, 128), (300, 128001, 300000, 128), (300, 128999, 300000, 128), (300, 129, 300, 256),
+    (531, 385, 531, 512), (540, 385, 540, 512), (301, 128999999, 301000000, 128), (128, 1, 10**30, 0),
+    (256, 128 * 10**30 + 1, 256 * 10**30, 128), (640, 1, 640, 128), (640, 639, 640 * 640, 0)])  # fmt: skip
+def test_a_share_and_its_product_are_exact(k, above, below, count):
+    norms = np.arange(k, dtype=np.float32)
+    for share in ((above, below), [above, below], Fraction(above, below)):
+        assert np.array_equal(refnum.out_control(norms, share), norms >= k - count)
+
+
 def test_norms_beside_ties_are_rounded_by_the_exact_root():
     columns = [
         ([2.0**24, *[2.0**12] * 2], 2.0**24),  # below (2^24 + 1)^2
@@ -302,8 +323,10 @@ def test_refusals():
         (DtypeError, lambda: refnum.ramping_step(x, count.astype(np.float64), x, count + 1)),
         (ShapeError, lambda: refnum.osci_reset(x[:1], packed, scales, outer)),
         (ArgumentError, lambda: refnum.osci_reset(x, packed, scales, outer, np.nan)),
-        (ShapeError, lambda: refnum.out_control(x)),
+        (ShapeError, lambda: refnum.out_control(x[0, 0])),
         (ArgumentError, lambda: refnum.out_control(x[0], 2)),
+        (ArgumentError, lambda: refnum.out_control(x[0], (-1, 2))),
+        (DtypeError, lambda: refnum.out_control(y)),
         (DtypeError, lambda: refnum.channel_norms(y)),
     ]
     for error, call in bad:

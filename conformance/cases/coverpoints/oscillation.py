@@ -105,7 +105,8 @@ def _chosen_names(operation: str, profile: str, params: Mapping[str, Any]) -> di
 
 def _chosen(case: Case, golden: Golden) -> Counts:
     flags, norms = golden["flags"] > 0, case.inputs["norms"]
-    order = np.where(np.isnan(norms), np.float64(2e300), np.clip(norms.astype(np.float64), -1e300, 1e300))
+    nan = np.isnan(norms)
+    order = np.where(nan, 2e300, np.clip(np.where(nan, np.float32(0), norms).astype(np.float64), -1e300, 1e300))
     last = np.where(flags, order, np.inf).min(axis=-1, initial=np.inf)
     first = np.where(flags, -np.inf, order).max(axis=-1, initial=-np.inf)
     some, every = flags.any(axis=-1), flags.all(axis=-1)

@@ -117,7 +117,7 @@ _TABLE = (
     _model("model-on-cupy-estimators", 119_668_736, "DGE and OCC"),
     _model("model-on-cupy-integer", 203_137_274, "the integer quantisers"),
     _model("model-on-cupy-methods", 198_717_780, "TetraJet-v2, INT4 codes, LLM-FP4 and optimisers"),
-    _model("model-on-cupy-oscillation", 44_498_944, "periods and resets of oscillating weights"),
+    _model("model-on-cupy-oscillation", 53_018_624, "periods and resets of oscillating weights, and OutControl"),
     _model("model-on-cupy", 1_660_706_824, "every operation but the fused ones"),
     _model("model-on-cupy-fused", 155_247_676, "every operation that does the work of two"),
     _model("model-on-cupy-product", 55_050_240, "the matrix products", (512, 384)),
