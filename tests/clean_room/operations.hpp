@@ -209,16 +209,13 @@ inline Answers read_scales(const Vector& v) {
     return {loaded(v["stored"].matrix(), v.text("layout"), v.number("rows"), v.number("columns"))};
 }
 
-inline Answers drawn(const Vector& v) {
-    return {random_bits(v["keys"].matrix(), int(v.number("bits")), v.number("count"))};
-}
-
 inline Answers mxfp4_rows(const Vector& v) {
     return both(mxfp4_to_fp8(unpack(v["packed"].matrix()), v["scales"].matrix(), v.text("scale")));
 }
 
 using V = const Vector&;
 inline const Format& element_of(V v) { return format(v.text("element")); }
+inline Answers drawn(V v) { return {random_bits(v["keys"].matrix(), int(v.number("bits")), v.number("count"))}; }
 
 inline constexpr Operation OPERATIONS[] = {
     {"quantize_mxfp4", {"packed", "scales"}, [](V v) { return packed(quantized(v, format("E2M1"))); }},
