@@ -182,8 +182,8 @@ def shares(k: int) -> Iterator[list[int]]:
     """Shares of k channels: none, all, next to none, and those at and beside a multiple of 128 and one more than it."""
     yield from ([0, 1], [1, 1], [1, (1 << 31) - 1], [1, 2])
     for whole in range(128, k + 1, 128 * max(1, k // 384)):
-        for above in (whole, whole + 1):
-            yield from ([1000 * above + step, 1000 * k] for step in (-1000, -500, -1, 0, 1, 500) if above < k)
+        thousandths = (1000 * whole + step for step in (-500, -1, 0, 1, 500, 999, 1000, 1001, 1500))
+        yield from ([above, 1000 * k] for above in thousandths if above < 1000 * k)
 
 
 def out_control(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
