@@ -109,13 +109,14 @@ def _chosen(case: Case, golden: Golden) -> Counts:
     order = np.where(nan, 2e300, np.clip(np.where(nan, np.float32(0), norms).astype(np.float64), -1e300, 1e300))
     last = np.where(flags, order, np.inf).min(axis=-1, initial=np.inf)
     first = np.where(flags, -np.inf, order).max(axis=-1, initial=-np.inf)
-    some, every = flags.any(axis=-1), flags.all(axis=-1)
-    end, k = (last == first) & some & ~every, flags.shape[-1]
+    kept, k = np.asarray(np.count_nonzero(flags, axis=-1)), flags.shape[-1]
+    some, every = kept > 0, kept == k
+    end = (last == first) & some & ~every
     return _counts({**_kinds(case, "norms"), "kept": flags, "left": ~flags, "none of a row kept": ~some,
                     "all of a row kept": every & some, "the last kept equals one left": end,
                     "a zero kept equals one left": end & (last == 0), "a negative one kept": flags & (norms < 0),
                     "a NaN kept beside one left": end & (last > 1e300),
-                    "all of a row but a rest kept": some & ~every & (flags.sum(axis=-1) == k - k % 128),
+                    "all of a row but a rest kept": some & ~every & (kept == k - k % 128),
                     "no rows": np.array([not len(flags)])})  # fmt: skip
 
 
