@@ -91,20 +91,19 @@ def test_a_page_of_a_scalar_conversion_shows_its_input_and_the_steps(operation):
     assert shown["steps"][0]["name"] == "element" and shown["rule"]
 
 
-@pytest.mark.parametrize("operation", ["q_ramping", "osci_reset", "ramping_step"])
+@pytest.mark.parametrize("operation", ["q_ramping", "osci_reset", "ramping_step", "out_control"])
 def test_a_page_of_periods_counts_and_truth_values_shows_what_stands_at_their_place(operation):
     (case,) = control_cases(operation, "HOPPER", OPERATIONS[operation].defaults())
     golden = run_golden(case)
-    name = {"q_ramping": "period", "osci_reset": "flags", "ramping_step": "due"}[operation]
+    name = {"q_ramping": "period", "ramping_step": "due"}.get(operation, "flags")
     flipped = golden[name].copy()
     flipped[1, 5] ^= 1
     shown = page(case, golden, {**golden, name: flipped}, 0)
     assert tuple(shown["index"]) == (1, 5) and shown["output"] == name
     given = {one["name"]: int(one["bits"], 16) for one in shown["input"]}
     assert set(given) == set(case.inputs)
-    assert all(
-        given[n] == int(a.view(np.uint32)[1, 5]) for n, a in case.inputs.items() if n in crop.COUNTED | {"dist_w"}
-    )
+    shown_there = crop.COUNTED | {"dist_w", "norms"}
+    assert all(given[n] == int(a.view(np.uint32)[1, 5]) for n, a in case.inputs.items() if n in shown_there)
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def shares(k: int) -> Iterator[list[int]]:
 
 
 def out_control(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
-    """Pairs of numbers of every kind at the end of the chosen, ties, every number of channels, shares at whole ones."""
+    """Pairs of numbers of every kind at the end of the chosen, ties, numbers of channels, shares, shapes."""
     yield "pairs of numbers of every kind", pairs_at_the_end(), {"share": [1, 2]}
     kinds = SIGNED[content((28, 1290), 3).view(np.uint32) % np.uint32(SIGNED.size)].view(np.float32)
     yield "numbers of every kind", {"norms": kinds}
