@@ -203,11 +203,15 @@ def out_control(norms: Array, share: Any = (1, 10)) -> Array:
         raise ArgumentError(f"share={shown(share)}; allowed is a number from 0 to 1")
     k = norms.shape[-1]
     count = min(-(-math.floor(part * k) // CHANNELS), k // CHANNELS) * CHANNELS
+    if not count:
+        return np.zeros(norms.shape, dtype=bool, like=norms)
     bits = contiguous(norms).view(np.uint32).astype(np.int64)
     order = np.where(bits >= np.int64(1 << 31), np.int64(1 << 31) - bits, bits)  # as the numbers are ordered
     order = np.where((bits & np.int64(0x7FFFFFFF)) > np.int64(0x7F800000), np.int64(1 << 32), order)
-    place = np.argsort(np.argsort(-order, kind="stable"), kind="stable")  # of each channel among those of its row
-    return place < np.int64(count)
+    least = np.sort(order)[..., k - count : k - count + 1]  # of those that are chosen
+    above, equal = order > least, order == least
+    room = np.int64(count) - above.sum(axis=-1, keepdims=True)
+    return above | (equal & (np.cumsum(equal, axis=-1) <= room))
 
 
 def _fraction(name: str, value: Any) -> Fraction:

@@ -20,7 +20,8 @@ SHARES = {"unpermute": 0.35, "occ": 0.5, "swiglu_backward": 0.35, "matmul_fp8": 
           "swiglu_quantize": 0.6, "quantize_nvfp4": 0.6,
           **dict.fromkeys(("permute_pad", "permute_unpack", "pack_payload", "unpack_payload"), 2.0),
           **dict.fromkeys(CASTS, 0.8),
-          **{name: 0.25 for name, row in OPERATIONS.items() if row.family in ("updates", "oscillation")}}  # fmt: skip
+          **{name: 0.25 for name, row in OPERATIONS.items() if row.family in ("updates", "oscillation")},
+          "out_control": 0.7}  # fmt: skip
 """Operation -> the rows that it gets of those of `plan.MIXED`: its model takes longer, or next to nothing."""
 OUT_SHARE, PLAIN = 1 / 3, 0.4
 """Share of the rows that give `out`, and of the factors of form that stay plain in a row."""
