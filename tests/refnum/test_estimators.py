@@ -129,6 +129,14 @@ def test_lengths_of_products_are_exact():
         assert product_length(factor, t, k).tolist() == want == whole_length(factor, t, k).tolist()
 
 
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_a_first_guess_on_either_side_is_mended(factor, monkeypatch):
+    t, exponent = np.arange(1, 200, dtype=np.uint64) << np.uint64(40), np.full(199, -48, np.int32)
+    want, ldexp = rounded_power(t, exponent, 5, "bfloat16"), np.ldexp
+    monkeypatch.setattr(np, "ldexp", lambda number, power: factor * ldexp(number, power))
+    assert rounded_power(t, exponent, 5, "bfloat16").tolist() == want.tolist()
+
+
 @pytest.mark.parametrize("k", [2, 3, 5, 16])
 def test_powers_beside_the_middles_of_numbers_are_decided_by_integers(k):
     """Numbers whose power lies within float64's error of a middle, beside others: a third of the first guesses miss."""

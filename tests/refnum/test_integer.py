@@ -63,6 +63,14 @@ def test_sawb_of_a_mean_that_a_subnormal_number_keeps_on_a_side_of_a_tie(third):
     assert codes.tolist() == want[0] and scale.view(np.uint32).tolist() == want[1]
 
 
+def test_sawb_whose_clip_is_exactly_zero_takes_the_largest_number_for_it():
+    x = np.array([[0x3F800000, 0x3F45911F]], np.uint32).view(np.float32)
+    codes, scale = refnum.sawb(x)
+    want = second.sawb(exact(x))
+    assert scale[0] == np.float32(2) / np.float32(15)
+    assert codes.tolist() == want[0] and scale.view(np.uint32).tolist() == want[1]
+
+
 def test_sawb_of_a_bell_is_near_its_own_formula():
     x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     clip = 12.1 * math.sqrt((x.astype(np.float64) ** 2).mean()) - 12.2 * np.abs(x.astype(np.float64)).mean()

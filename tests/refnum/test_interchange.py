@@ -128,6 +128,16 @@ def test_codes_of_another_format_are_refused():
         R.quantize_mxfp4(torch.zeros(2, 32, device="meta"), "STOCHASTIC", rbits=torch.zeros(2, 32, dtype=torch.uint8))
 
 
+def test_the_first_words_of_what_torch_says_are_passed_on(monkeypatch):
+    def broken(tensor):
+        raise RuntimeError("%" * 300 + "\nand more")
+
+    monkeypatch.setattr(torch.Tensor, "cpu", broken)
+    with pytest.raises(DtypeError, match=r"x is a tensor of torch\.float32 that cannot be read") as caught:
+        R.quantize_mxfp4(torch.zeros(2, 32))
+    assert str(caught.value).count("%") == 200 and "and more" not in str(caught.value)
+
+
 def test_a_tensor_among_arrays_and_a_torch_dtype():
     values = R.dequantize_mxfp4(tensor(PACKED), SCALES, torch.bfloat16)
     assert values.dtype is torch.bfloat16

@@ -56,6 +56,10 @@ def test_an_interval_of_few_digits_holds_the_logarithm(value, digits):
     assert low <= Fraction(math.log2(value / (1 << 23))) <= high
 
 
+def test_an_interval_whose_next_digit_is_open_is_left_two_digits_wide():
+    assert _log2_between(Fraction(97, 64), 6) == (Fraction(1, 2), Fraction(3, 4))
+
+
 @pytest.mark.parametrize(("fraction", "digits"), [(Fraction(15, 32), 25), (Fraction(67, 4096), 19)])
 def test_an_interval_holds_a_power_that_is_next_to_its_upper_end(fraction, digits):
     low, high = _power_between(fraction, digits)
