@@ -91,9 +91,9 @@ def ln_two(precision: int) -> int:
     """Return L with L <= ln 2 * 2**precision < L + 1, from the sum of 1 / (n 2**n)."""
     guard = 32
     terms = precision + guard
-    total = sum((1 << (terms - n)) // n for n in range(1, terms + 1))
+    total = sum((1 << (terms - n)) // n for n in range(1, terms))
     # each term is cut off by less than 1, and the terms left out add up to less than 1
-    assert total % (1 << guard) + terms + 1 < 1 << guard, "ln 2 is too close to an integer: raise `guard`"
+    assert total % (1 << guard) + terms < 1 << guard, "ln 2 is too close to an integer: raise `guard`"
     return total >> guard
 
 

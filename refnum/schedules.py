@@ -25,8 +25,8 @@ def rounded_power64(base: float, power: int) -> float:
         low, high = low * low >> _BITS, (high * high >> _BITS) + 1
         if digit == "1":
             low, high = low * factor >> _BITS, (high * ceiling >> _BITS) + 1
-    ends = float(Fraction(low, _UNIT)), float(Fraction(high, _UNIT))
-    return ends[0] if ends[0] == ends[1] else float(number**power)
+    first, last = float(Fraction(low, _UNIT)), float(Fraction(high, _UNIT))
+    return first if first == last else float(number**power)
 
 
 @functools.lru_cache(maxsize=4096)

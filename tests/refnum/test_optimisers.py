@@ -57,7 +57,9 @@ def test_adam_equals_the_oracle(decay):
         assert bits(weight) == wide
 
 
-@pytest.mark.parametrize("options", [SPAM, {**SPAM, "threshold": 0}, {**SPAM, "gap": 0}, {**SPAM, "warmup": 0}])
+@pytest.mark.parametrize(
+    "options", [SPAM, *({**SPAM, name: 0} for name in ("threshold", "gap", "warmup")), {**SPAM, "gap": 1}]
+)
 def test_spam_equals_the_oracle(options):
     weight = np.linspace(-1, 1, 20, dtype=np.float32)
     state, other, wide = refnum.SpamState.start(weight), second.State([0] * 20, [0] * 20), bits(weight)
@@ -113,9 +115,10 @@ def test_the_defaults_of_stable_spam_are_those_of_the_clause(total):
     assert bits(stepped) == wide
 
 
-def test_stable_spam_without_resets_and_in_a_run_of_one_step():
+def test_stable_spam_without_resets_with_one_each_step_and_in_a_run_of_one_step():
     weight, gradient = np.linspace(-1, 1, 6, dtype=np.float32), np.array([1, -2, 3, 40, 0, 0.5], np.float32)
-    for given, more in (({"gap": 0}, {"gap": 0}), ({"steps": 1}, {"gap": 1000, "steps": 1, "least": 0.5})):
+    one = {"steps": 1}, {"gap": 1000, "steps": 1, "least": 0.5}
+    for given, more in (({"gap": 0}, {"gap": 0}), ({"gap": 1}, {"gap": 1}), one):
         state, stepped = refnum.stable_spam_step(refnum.StableSpamState.start(weight), gradient, weight, **given)
         after, wide = second.stable_spam(second.State([0] * 6, [0] * 6), bits(gradient), bits(weight), second.Rates(
             more={"gamma1": 0.7, "gamma2": 0.9, "theta": 0.999} | more))  # fmt: skip
@@ -123,12 +126,17 @@ def test_stable_spam_without_resets_and_in_a_run_of_one_step():
         assert bits(stepped) == wide
 
 
-def test_a_measured_nan_of_any_payload_is_the_quiet_one():
+def test_a_measured_nan_of_any_payload_is_the_quiet_one_and_infinity_stays():
     gradient = np.ones(4, np.float32)
     start = refnum.StableSpamState.start(gradient)
-    for payload in (0x7F800001, 0xFFC00005):
-        largest = np.array([payload], np.uint32).view(np.float32)
-        assert bits(stable_spam_factors(start, gradient, largest=largest)[0].largest) == [0x7FC00000]
+    for measured, kept in ((0x7F800001, 0x7FC00000), (0xFFC00005, 0x7FC00000), (0x7F800000, 0x7F800000)):
+        largest = np.array([measured], np.uint32).view(np.float32)
+        assert bits(stable_spam_factors(start, gradient, largest=largest)[0].largest) == [kept]
+
+
+def test_the_largest_gradient_of_none_is_zero():
+    none = np.zeros(0, np.float32)
+    assert bits(stable_spam_factors(refnum.StableSpamState.start(none), none)[0].largest) == [0]
 
 
 def stable(gap, mode="code"):
@@ -217,7 +225,8 @@ def test_the_norm_is_exact():
         assert bits(refnum.exact_norm(np.array(special, np.float32))) == [second.norm(bits(special))]
     ties = [[2.0**24, *[2.0**12] * 2, *rest] for rest in ([], [1], [1, 2.0**-40])]
     ties += [[2.0**24, *[2.0**12] * 6, rest] for rest in (2, 3, 3.5)]
-    small = [[2.0**-149] * 2, [2.0**-149] * 3, [2.0**-126, *[2.0**-138] * 2], [2.0**-127, 2.0**-149],
+    small = [[2.0**-126 - 2.0**-149]]
+    small += [[2.0**-149] * 2, [2.0**-149] * 3, [2.0**-126, *[2.0**-138] * 2], [2.0**-127, 2.0**-149],
              [2.0**-126, 2.0**-138, 2.0**-138, 2.0**-149], [2.0**-125, 2.0**-149],
              [2.0**-125, *[2.0**-137] * 2, 2.0**-149]]  # fmt: skip
     top = float(np.finfo(np.float32).max)

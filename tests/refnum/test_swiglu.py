@@ -87,9 +87,9 @@ def test_enclosures_hold_the_value(precision: int) -> None:
 
 
 def test_enclosures_of_large_arguments_hold_the_value() -> None:
-    """Against decimals, up to 400 and beyond, where zero is the lower end."""
+    """Against decimals, up to 400 and beyond, where zero is the lower end; 399 itself is no bfloat16 number."""
     with localcontext(prec=300):
-        for significand, exponent in itertools.product((128, 173, 200, 255), range(-7, 3)):
+        for significand, exponent in (*itertools.product((128, 173, 200, 255), range(-7, 3)), (399, 0)):
             exact = (-Decimal(significand) * Decimal(2) ** exponent).exp()
             for precision in (24, 64, 128):
                 low, high, scale = make_silu.exp_minus(significand, exponent, precision)
@@ -105,6 +105,7 @@ def test_round_ratio_is_correct_rounding() -> None:
     assert make_silu.round_ratio(2**24 + 1, 1, 0) == 0x4B800000  # a tie, to the even one
     assert make_silu.round_ratio(1, 2, -149) == 0 and make_silu.round_ratio(3, 2, -149) == 2
     assert make_silu.round_ratio(2**25 - 1, 1, 103) == INF
+    assert make_silu.round_ratio(0, 1, 0) == 0 and make_silu.round_ratio(1, 1, 0) == ONE
 
 
 def test_a_file_of_few_inputs_is_made_and_checked(tmp_path, monkeypatch) -> None:
@@ -116,6 +117,12 @@ def test_a_file_of_few_inputs_is_made_and_checked(tmp_path, monkeypatch) -> None
     assert len(make_silu.PATH.read_bytes()) == 32
     make_silu.PATH.write_bytes(bytes(32))
     assert make_silu.main(["--check"]) == 1
+
+
+def test_help_says_what_the_command_makes(capsys) -> None:
+    with pytest.raises(SystemExit):
+        make_silu.main(["--help"])
+    assert "frozen table of silu and sigmoid" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_frozen_file_is_checked(tmp_path, monkeypatch) -> None:
