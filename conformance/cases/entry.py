@@ -117,7 +117,8 @@ class Operation:
     other_outputs: (parameter, value) -> the outputs under that value, where they are not `outputs`.
     reads: how the codes of its inputs are blocked; rounds_to: what its results are rounded to, or its floating-point
     inputs are drawn for. A parameter `tile` overrides both widths.
-    scalar: whether each result depends on one element alone, so that there are no blocks.
+    scalar: whether each result depends on one element alone, so that there are no blocks. any_axes: whether each row
+    along the last axis is decided by itself, however many axes there are before it.
     unit: the number that columns are a multiple of, where they need be no whole blocks.
     ragged: whether rows belong to experts (`splits`), at whose borders blocks restart; even_rows: whether an expert has
     an even number of rows. grouped: whether it also takes `splits`, with another operand of each expert (N19.8).
@@ -149,6 +150,7 @@ class Operation:
     reads: Blocks = MX
     rounds_to: Blocks = MX
     scalar: bool = False
+    any_axes: bool = False
     unit: int = 0
     ragged: bool = False
     grouped: bool = False

@@ -128,7 +128,7 @@ _TABLE = (
               {"threshold": ([16, 1],), "input": ("float32",)}, reads=_ALONE, rounds_to=_ALONE, dear=8,
               proof=_OSCILLATION),
     Operation("out_control", "N24", "oscillation", ("norms",), _FLAGS, {"share": ([1, 10],), "input": ("float32",)},
-              reads=_ALONE, rounds_to=_ALONE, dear=8, proof=_OSCILLATION),
+              reads=_ALONE, rounds_to=_ALONE, any_axes=True, dear=8, proof=_OSCILLATION),
     Operation("luq", "N23", "logarithmic", ("x", "r_under", "r_log"),
               (Output("packed", "packed", "E3M0"), Output("alpha", "values")),
               {"divisor": (64, 128, 16), "step": ("real", "power_of_two"), "input": FLOAT_OUTPUTS},

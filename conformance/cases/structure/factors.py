@@ -117,7 +117,7 @@ RAGGED = frozenset(name for name, row in OPERATIONS.items() if row.ragged) - ROU
 PRODUCTS = frozenset(name for name, row in OPERATIONS.items() if row.family == "product")
 GROUPED = frozenset(name for name, row in OPERATIONS.items() if row.grouped)
 CASTS = frozenset(name for name, row in OPERATIONS.items() if row.scalar)
-ANY_AXES = CASTS | {"out_control"}
+ANY_AXES = CASTS | {name for name, row in OPERATIONS.items() if row.any_axes}
 """Operations whose one input has any axes, or any but the last."""
 UNBLOCKED = frozenset(name for name, row in OPERATIONS.items() if row.block == 1) - CASTS
 """Operations on matrices that have no blocks."""
