@@ -8,10 +8,11 @@ import refnum
 from refnum.conformance.cases import crop
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.levels import NO_LEVEL
-from refnum.conformance.cases.operation import run_golden
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.recipes import sampled_cases
 from refnum.conformance.cases.structure.factors import GROUPED
 from refnum.conformance.cases.structure.illegal import legal_beside
+from refnum.conformance.commands.check.control_cases import control_cases
 from refnum.conformance.mismatches.failures import shows
 from refnum.conformance.mismatches.shrink import SHRINKERS, Search, shrink, weight
 from refnum.conformance.subjects.subject import Subject
@@ -202,6 +203,15 @@ def test_taking_rows_keeps_rowwise_vectors_and_splits_in_step():
     cut = crop.take_rows(case, 3, 6)
     assert cut.inputs["gate"].shape == (3, 32) and cut.inputs["prob"].tolist() == [3, 4, 5]
     assert cut.params["splits"] == [1, 2]
+
+
+@pytest.mark.parametrize("operation", [name for name, row in OPERATIONS.items() if not (row.moves_only or row.routed)])
+def test_columns_of_every_operation_are_cut_in_step(operation):
+    (case,) = control_cases(operation, "HOPPER", OPERATIONS[operation].defaults())
+    rows, unit = crop.shape(case)[0], crop.column_unit(case)
+    cut = crop.take_columns(case, 0, unit)
+    assert crop.shape(case)[1] > unit and crop.shape(cut) == (rows, unit)
+    assert run_golden(cut)
 
 
 def test_patterns_and_with_patterns_are_inverse():
