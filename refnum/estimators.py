@@ -27,7 +27,7 @@ from .arrays import (
 from .codec import value
 from .division import divide
 from .errors import ArgumentError, DtypeError, shown
-from .exact_means import nearest_bits
+from .exact_means import exact_number, nearest_bits
 from .formats import FP32
 from .roots import rounded_power
 from .softfloat import INF, NAN, SIGN, add, multiply, subtract, to_bfloat16
@@ -84,8 +84,8 @@ def dge(x: Array, k: int = 5, cap: float = 3, target: str = "bfloat16", compat: 
 
 def _cap(cap: Any) -> int:
     """Return the bfloat16 bits of the cap; ArgumentError unless it is a positive number that bfloat16 holds."""
-    if isinstance(cap, (int, float, np.integer, np.floating)) and not isinstance(cap, bool) and 0 < cap < np.inf:
-        exact = Fraction(int(cap)) if isinstance(cap, (int, np.integer)) else Fraction(*cap.as_integer_ratio())
+    exact = exact_number(cap)
+    if exact is not None and exact > 0:
         bits = nearest_bits(exact)
         if bits & 0xFFFF == 0 and value(FP32, bits) == exact:
             return bits >> 16

@@ -10,7 +10,7 @@ import numpy as np
 
 from .arrays import float32_bits, own_bits
 from .codec import value
-from .estimators import _BOUNDS, _alpha, _released_place, dge, occ
+from .estimators import _BOUNDS, _alpha, _cap, _released_place, dge, occ
 from .formats import BF16, FP32
 from .softfloat import INF
 from .steps import Step, show
@@ -33,7 +33,7 @@ def dge_steps(arguments: Mapping[str, Any], place: tuple[int, ...]) -> tuple[lis
     given = {name: arguments[name] for name in ("x", "k", "cap", "target", "compat") if name in arguments}
     result = dge(**given)[place]
     bits, own = _bits(result), int(float32_bits(np.asarray(given["x"]))[place])
-    wide, k, cap = result.dtype.itemsize == 4, int(given.get("k", 5)), Fraction(given.get("cap", 3))
+    wide, k, cap = result.dtype.itemsize == 4, int(given.get("k", 5)), value(BF16, _cap(given.get("cap", 3)))
     released = given.get("compat", "paper") == "ms-amp"
     last = Step("result", f"bits {_number(bits, wide)} of {result.dtype.name}", "N25.2")
     steps = [Step("element", f"bits {_number(own, True)}", "N0")]

@@ -1,4 +1,4 @@
-"""The clip of SAWB: exact means of squares and magnitudes, each rounded once to float32 (clause N26.1)."""
+"""Exact numbers, rounded once to float32: those of arguments, and the means of SAWB's clip (clauses N24, N26.1)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ from .softfloat import INF, multiply, subtract
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 FIRST, SECOND = np.uint32(0x4141999A), np.uint32(0x41433333)
 """fl(12.1) and fl(12.2)."""
+
+
+def exact_number(value: object) -> Fraction | None:
+    """Return the exact value of a finite number of Python's or NumPy's; None for anything else, a bool too."""
+    try:
+        if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)):
+            return Fraction(int(value))
+        if isinstance(value, (float, np.floating)):
+            return Fraction(*value.as_integer_ratio())
+    except (OverflowError, ValueError):  # an Inf, a NaN
+        return None
+    return value if isinstance(value, Fraction) else None
 
 
 def nearest_bits(value: Fraction) -> int:

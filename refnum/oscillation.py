@@ -25,7 +25,7 @@ from .arrays import (
 from .codec import decode_table
 from .division import divide, normalised
 from .errors import ArgumentError, DtypeError, ShapeError, shown
-from .exact_means import nearest_bits
+from .exact_means import exact_number, nearest_bits
 from .formats import E2M1
 from .softfloat import INF, add, multiply, subtract
 from .tetrajet_v2 import BLOCK_V2, _require_scales, scale_products
@@ -221,11 +221,10 @@ def _fraction(name: str, value: Any) -> Fraction:
             raise ArgumentError(f"{name}={shown(value)}; allowed are a number, or its numerator and denominator")
         above, below = (require_integer(f"a part of {name}", part, least) for least, part in enumerate(value))
         return Fraction(above, below)
-    plain = isinstance(value, (int, float, Fraction, np.integer, np.floating)) and not isinstance(value, bool)
-    try:
-        return Fraction(value if isinstance(value, (int, Fraction)) else float(value)) if plain else Fraction("none")
-    except (ValueError, OverflowError):
-        raise ArgumentError(f"{name}={shown(value)}; allowed is a finite number") from None
+    exact = exact_number(value)
+    if exact is None:
+        raise ArgumentError(f"{name}={shown(value)}; allowed is a finite number")
+    return exact
 
 
 def _number(name: str, value: Any, least: int | None = None, most: int | None = None) -> Array:

@@ -227,14 +227,14 @@ def test_bad_arguments_of_dge_are_refused(change, error):
 
 @pytest.mark.parametrize("cap", [
     np.nextafter(2.0**128, 0), np.float64(2**128 - 2**102), np.float32(0.1), np.float16("inf"), np.longdouble(2) ** 128,
-    np.nextafter(np.longdouble(1), 2), 2.0**-150])  # fmt: skip
+    np.nextafter(np.longdouble(1), 2), 2.0**-150, np.timedelta64(2, "s"), Fraction(1, 3)])  # fmt: skip
 def test_a_cap_that_bfloat16_does_not_hold_is_refused_without_a_warning(cap):
     with warnings.catch_warnings(), pytest.raises(ArgumentError):
         warnings.simplefilter("error")
         refnum.dge(np.zeros((2, 3), np.float32), cap=cap)
 
 
-@pytest.mark.parametrize("kind", [int, np.int8, np.uint64, np.float16, np.float32, np.longdouble])
+@pytest.mark.parametrize("kind", [int, Fraction, np.int8, np.uint64, np.float16, np.float32, np.longdouble])
 def test_a_cap_of_every_kind_is_its_number(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

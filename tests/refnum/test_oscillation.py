@@ -278,6 +278,22 @@ def test_a_number_is_rounded_once_to_float32():
             _number("x", bad)
 
 
+@pytest.mark.parametrize("value", [
+    np.int64((1 << 54) + (1 << 30) + 1), np.uint64((1 << 63) + (1 << 39) + 1), 1 + np.longdouble(2) ** -24 * (
+        1 + np.longdouble(2) ** -30), np.float64(0.1), np.float16(0.1), np.int8(3)])  # fmt: skip
+def test_a_number_of_numpy_is_rounded_once_to_float32(value):
+    """An integer of 64 bits, or a long double, which float64 rounds to the middle between two of float32."""
+    exact = Fraction(int(value)) if isinstance(value, np.integer) else Fraction(*value.as_integer_ratio())
+    assert _number("x", value).tolist() == [oracle.float_bits(exact)]
+
+
+@pytest.mark.parametrize("value", [
+    np.timedelta64(1, "s"), np.True_, np.float32("nan"), np.longdouble("-inf"), 1j, "1", np.ones(1)])  # fmt: skip
+def test_what_is_no_finite_number_is_refused(value):
+    with pytest.raises(ArgumentError, match=r"x=.*; allowed is a finite number"):
+        _number("x", value)
+
+
 def test_a_number_has_the_bounds_of_its_argument():
     x = np.ones(2, np.float32)
     for beta in (0, 1, 0.0, Fraction(1), np.float32(1), np.int32(0), (0, 5), (5, 5)):
