@@ -59,6 +59,7 @@ class Finding(StrEnum):
     ONE_ARRAY = "inputs-of-one-array", Shown.BYTES, "inputs that are one array, or parts of one, are read wrongly"
     NOT_DETERMINISTIC = "not-deterministic", Shown.BYTES, "repeated calls on one case differ"
     STREAM = "stream-ignored", Shown.BYTES, "work is not ordered on the caller's stream"
+    DEVICE = "device-assumed", Shown.BYTES, "arrays on another device than the first are read or written wrongly"
     WAY_BY_SIZE = "way-by-size", Shown.BYTES, "the code path of large data is wrong"
     AFTER_REFUSAL = "wrong-after-refusal", Shown.BYTES, "a call is wrong after one that was refused"
     AFTER_ANOTHER = "wrong-after-another-call", Shown.BYTES, "a call is wrong right behind another one"

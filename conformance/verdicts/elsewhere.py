@@ -24,7 +24,7 @@ from ..subjects.calls.moved import (
     call_with_rows_far_apart,
     in_turn_with_each_other,
 )
-from ..subjects.calls.streams import on_side_stream
+from ..subjects.calls.streams import on_another_device, on_side_stream
 from ..subjects.subject import Subject
 from .blame import Golden, breach, compared, to_blame, wrong
 from .refusals import refused
@@ -92,7 +92,7 @@ def _with_itself(case: Case) -> Case:
     return replace(case, inputs={"a": rows, "b": rows.copy()})
 
 
-GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM = (
+GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM, ANOTHER_DEVICE = (
     Elsewhere(
         "views with gaps",
         call_with_gaps,
@@ -132,6 +132,12 @@ GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM = (
         "wrong when the caller's current stream is not the default one: it launches on another stream",
         refusable=False,
     ),
+    Elsewhere(
+        "another device",
+        on_another_device,
+        Finding.DEVICE,
+        "right on the first device, wrong where another one is current and holds the inputs: the device is assumed",
+    ),
 )
 COLUMNS_OF_ONE, COLUMNS_IN_TURN, SAME_ARRAY = (
     Elsewhere(
@@ -154,5 +160,5 @@ COLUMNS_OF_ONE, COLUMNS_IN_TURN, SAME_ARRAY = (
     ),
 )
 
-MOVED = (GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM)
+MOVED = (GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM, ANOTHER_DEVICE)
 """Calls on the same data elsewhere."""

@@ -18,7 +18,7 @@ from ..cases.levels import Outcome
 from ..cases.operation import OPERATIONS, call_golden, run_golden
 from ..cases.structure.turns import another
 from ..subjects.arrays import IMMUTABLE
-from ..subjects.calls.at_once import call_at_once, call_beside
+from ..subjects.calls.at_once import call_at_once, call_beside, call_on_two_streams
 from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded, raw
 from ..subjects.calls.forced_paths import (
     call_with_array_splits,
@@ -34,7 +34,7 @@ from ..subjects.layout_variants import KEYWORDS
 from ..subjects.subject import Subject
 from .blame import Golden, breach, compared, mostly, repeated, right, to_blame, wrong
 from .compare import Comparison
-from .elsewhere import FAR, GAPS, ODD, OFFSET, PADDED, SIDE_STREAM, Judging, elsewhere, one_array
+from .elsewhere import ANOTHER_DEVICE, FAR, GAPS, ODD, OFFSET, PADDED, SIDE_STREAM, Judging, elsewhere, one_array
 from .judge import Again, record
 from .refusals import refused
 from .repeats import odd_ones, same_results
@@ -42,7 +42,7 @@ from .tally import Tally
 
 IN_PLACE, GRAPH = "new data in place", "graph capture"
 """Names of the probes that call twice, on a case and on other data."""
-AT_ONCE, BESIDE = "two threads at once", "two variants at once"
+AT_ONCE, BESIDE, ON_STREAMS = "two threads at once", "two variants at once", "two streams at once"
 OUT, WAYS = "poisoned out with guard zones", "ways by size"
 Likes = tuple[np.ndarray, ...]
 GRAPHS = 3
@@ -112,13 +112,25 @@ def _held(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: f
 
 
 def _at_once(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    other_case, first, second = call_at_once(subject, case, seconds)
+    _together(call_at_once, subject, case, golden, tally, seconds)
+
+
+def _on_streams(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    _together(call_on_two_streams, subject, case, golden, tally, seconds)
+
+
+def _together(
+    calls: Callable[[Subject, Case, float], tuple[Case, Called, Called]],
+    subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float,
+) -> None:  # fmt: skip
+    """Judge calls on a case and on other data at the same time."""
+    other_case, first, second = calls(subject, case, seconds)
     pairs = [(case, first)] if second is first else [(case, first), (other_case, second)]
     for one, called in pairs:
         want = golden if one is case else run_golden(one)
         if called.finding != Finding.NOT_THREAD_SAFE:
             record(called, one, want, tally, _plain(subject, seconds))
-        elif mostly(subject, one, want, tally, seconds, lambda: _spoiled(call_at_once(subject, case, seconds))):
+        elif mostly(subject, one, want, tally, seconds, lambda: _spoiled(calls(subject, case, seconds))):
             compared(called, one, want, tally)
 
 
@@ -249,8 +261,8 @@ def _of_numpy(subject: Subject, _operation: str) -> bool:
     return subject.arrays == "numpy"
 
 
-def _on_host(subject: Subject, _operation: str) -> bool:
-    return subject.arrays in ("numpy", "torch")
+def _on_devices(subject: Subject, _operation: str) -> bool:
+    return subject.arrays in STREAMED and STREAMED[subject.arrays].devices() > 1
 
 
 def _viewed(subject: Subject, _operation: str) -> bool:
@@ -267,10 +279,12 @@ PROBES: tuple[Probe, ...] = (
     Probe(OFFSET.name, elsewhere(OFFSET), _placed),
     Probe("inputs of one array", one_array, _several),
     Probe("earlier results held", _held, once=True, ordinary=True),
-    Probe(AT_ONCE, _at_once, _on_host, once=True, ordinary=True),
-    Probe(BESIDE, _beside, _on_host, once=True, ordinary=True),
+    Probe(AT_ONCE, _at_once, _placed, once=True, ordinary=True),
+    Probe(BESIDE, _beside, _placed, once=True, ordinary=True),
+    Probe(ON_STREAMS, _on_streams, _streamed, once=True, ordinary=True),
     Probe(OUT, _out, has_out),
     Probe(SIDE_STREAM.name, elsewhere(SIDE_STREAM), _streamed),
+    Probe(ANOTHER_DEVICE.name, elsewhere(ANOTHER_DEVICE), _on_devices, once=True, ordinary=True),
     Probe(GRAPH, _graph, _streamed),
     Probe(WAYS, _ways, has_ways),
     Probe("splits as an array", _array_splits, takes_arrays),

@@ -15,7 +15,7 @@ from ..cases.operation import OPERATIONS, call_golden, run_golden
 from ..cases.same_bytes import same
 from ..cases.structure.cutting import ANOTHER_VARIANT, BEHIND
 from ..cases.structure.turns import another, others_of
-from ..subjects.calls.at_once import call_at_once, call_beside
+from ..subjects.calls.at_once import call_at_once, call_beside, call_on_two_streams
 from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded, other_data
 from ..subjects.calls.forced_paths import call_with_array_splits, on_way, takes_arrays
 from ..subjects.calls.in_turn import hold_results, replay_in_place
@@ -27,7 +27,7 @@ from ..subjects.calls.moved import (
     call_on_same_array,
     in_turn_with_each_other,
 )
-from ..subjects.calls.streams import under_graph
+from ..subjects.calls.streams import STREAMED, under_graph
 from ..subjects.subject import Subject
 from .compare import compare
 from .elsewhere import MOVED
@@ -185,9 +185,10 @@ _IN_TURN: dict[str, Calls] = {
 
 
 def _together(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
-    other, first, second = call_at_once(subject, case, seconds)
-    if first.finding or second.finding:
-        return (case, first) if first.finding else (other, second)
+    for together in (call_at_once, *([call_on_two_streams] if subject.arrays in STREAMED else [])):
+        other, first, second = together(subject, case, seconds)
+        if first.finding or second.finding:
+            return (case, first) if first.finding else (other, second)
     _, first, second = call_beside(subject, case, seconds)
     return (case, first) if first.finding else (another(case, subject.refuses), second)
 

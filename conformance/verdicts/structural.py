@@ -30,6 +30,7 @@ from ..cases.structure.cutting import (
 from ..cases.structure.factors import GROUPED
 from ..cases.structure.illegal import illegal_cases
 from ..cases.structure.levels import Levels, case_of
+from ..subjects.arrays import IMMUTABLE
 from ..subjects.calls.at_once import call_twice_at_once
 from ..subjects.calls.call import Called, call, other_data
 from ..subjects.calls.forms import form_of
@@ -43,9 +44,8 @@ from .refusals import refusal
 from .tally import Failure, Tally
 
 Golden = Mapping[str, np.ndarray]
-ON_HOST, MOST_AGAIN, MOST_PROBED = ("numpy", "torch"), 1 << 17, 1 << 14
-"""Libraries whose kernels are called again and from two threads, and elements of the largest case that is, or that is
-probed."""
+MOST_AGAIN, MOST_PROBED = 1 << 17, 1 << 14
+"""Elements of the largest case that is called again and from two threads, and of the largest that is probed."""
 SPOILED = "right alone, wrong when another thread calls at the same time"
 AGAIN = "right, and wrong when it is called again"
 REFUSED_BEFORE = "right, and wrong after a call that was refused"
@@ -111,7 +111,7 @@ def judged(subject: Subject, case: Case, golden: Golden, calls: str, seconds: fl
         return tally
     if record(called, case, golden, tally, lambda other: call(subject, other, seconds)):
         more = _MORE.get(calls)
-        if more is not None and subject.arrays in ON_HOST and case.elements <= MOST_AGAIN:
+        if more is not None and subject.arrays not in IMMUTABLE and case.elements <= MOST_AGAIN:
             more(subject, case, golden, tally, seconds)
     return tally
 

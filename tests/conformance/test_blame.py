@@ -136,22 +136,28 @@ def test_which_probes_are_tried_on_which_cases(monkeypatch):
     assert list(one.probes) == ["always", "once", "ordinary", "both"]
 
 
-PLACED = ["new data in place", "padded rows", "rows one element apart", "views at an odd address"]
+PLACED = ["new data in place", "padded rows", "rows one element apart", "views at an odd address",
+          "two threads at once", "two variants at once"]  # fmt: skip
+STREAMED = ["side stream", "two streams at once", "graph capture"]
 LIBRARIES = {
-    "numpy": [*PLACED, "views with gaps", "rows far apart", "two threads at once", "two variants at once"],
-    "torch": [*PLACED, "two threads at once", "two variants at once"],
-    "cupy": [*PLACED, "views with gaps", "side stream", "graph capture"],
-    "torch-cuda": [*PLACED, "side stream", "graph capture"],
+    "numpy": [*PLACED, "views with gaps", "rows far apart"],
+    "torch": PLACED,
+    "cupy": [*PLACED, *STREAMED, "views with gaps"],
+    "torch-cuda": [*PLACED, *STREAMED],
     "jax": [],
 }
 
 
+@pytest.mark.parametrize("devices", [0, 1, 2])
 @pytest.mark.parametrize("arrays", LIBRARIES)
-def test_which_probes_the_arrays_of_a_library_allow(arrays):
+def test_which_probes_the_arrays_of_a_library_allow(monkeypatch, arrays, devices):
+    for library in probes.STREAMED.values():
+        monkeypatch.setattr(library, "devices", lambda: devices)
     subject = replace(scripted(), arrays=arrays)
+    several_devices = ["another device"] if arrays in probes.STREAMED and devices == 2 else []
     applied = {one.name for one in probes.PROBES if one.applies(subject, CASE.operation)}
     several = {"inputs of one array"} if arrays != "jax" else set()  # x and its random bits
-    assert applied == {*LIBRARIES[arrays], *several, "ten repeats", "earlier results held"}
+    assert applied == {*LIBRARIES[arrays], *several, *several_devices, "ten repeats", "earlier results held"}
 
 
 def test_which_operations_may_have_inputs_in_one_array():

@@ -1,6 +1,8 @@
-"""The probes that need a device: a side stream and graph replay find the kernels that were not written for them."""
+"""The probes that need a device: they find the kernels that were not written for what the caller does."""
 
 from __future__ import annotations
+
+import threading
 
 import pytest
 
@@ -9,16 +11,16 @@ from refnum.conformance.api import judge_kernel
 from refnum.conformance.subjects.subject import from_dict
 
 
-def usable() -> bool:
+def devices() -> int:
     try:
         import cupy
 
-        return bool(cupy.cuda.runtime.getDeviceCount())
+        return int(cupy.cuda.runtime.getDeviceCount())
     except Exception:
-        return False
+        return 0
 
 
-pytestmark = pytest.mark.skipif(not usable(), reason="needs CuPy and a CUDA device")
+pytestmark = pytest.mark.skipif(not devices(), reason="needs CuPy and a CUDA device")
 
 
 def judged(function) -> dict:
@@ -58,6 +60,53 @@ def test_a_result_kept_from_before_the_capture_is_named():
     assert row["outcome"] == "mismatch" and "graph-replay-stale" in row["findings"]
 
 
+SCRATCH: dict = {}
+
+
+def in_two_launches(key):
+    """Return a kernel that keeps its input in a scratch of its own making between two launches."""
+
+    def kernel(x, profile):
+        import cupy
+
+        from refnum.gpu import ops
+
+        place = (key(), x.device.id, x.shape, x.dtype.str)
+        if place not in SCRATCH:
+            SCRATCH[place] = cupy.empty_like(x)
+        cupy.copyto(SCRATCH[place], x)
+        return ops.quantize_mxfp4(SCRATCH[place], profile)
+
+    return kernel
+
+
+def of_the_stream():
+    import cupy
+
+    return threading.get_ident(), cupy.cuda.get_current_stream().ptr
+
+
+@pytest.mark.parametrize("key", [lambda: "of all", threading.get_ident], ids=["of all", "of a thread"])
+def test_a_scratch_that_two_streams_spoil_is_named(key):
+    row = judged(in_two_launches(key))
+    assert row["outcome"] == "mismatch" and set(row["findings"]) == {"not-thread-safe"}, row
+
+
+def test_a_scratch_of_each_stream_and_thread_is_verified():
+    row = judged(in_two_launches(of_the_stream))
+    assert row["outcome"] == "pass", row
+
+
+@pytest.mark.skipif(devices() < 2, reason="needs two CUDA devices")
+def test_a_table_on_the_first_device_alone_is_named():
+    def kernel(x, profile):
+        packed, scales = refnum.quantize_mxfp4(x, profile)
+        return packed ^ packed.dtype.type(x.device.id != 0), scales
+
+    row = judged(kernel)
+    assert row["outcome"] == "mismatch" and row["findings"] == ["device-assumed"], row
+
+
 def test_what_cannot_be_captured_is_refused_not_failed():
     row = judged(lambda x, profile: refnum.quantize_mxfp4(x, profile))
     assert row["outcome"] == "pass" and row["probes"]["side stream"] == ""
@@ -68,4 +117,5 @@ def test_our_kernels_are_captured():
 
     row = judged(lambda x, profile, out=None: ops.quantize_mxfp4(x, profile, out=out))
     refused = [name for name, words in row["probes"].items() if words]
-    assert row["outcome"] == "pass" and len(row["probes"]) == 11 and refused == ["views with gaps"], row["probes"]
+    count = 14 + (devices() > 1)
+    assert row["outcome"] == "pass" and len(row["probes"]) == count and refused == ["views with gaps"], row["probes"]

@@ -21,13 +21,14 @@ from ...cases.structure.covering import Row
 from ...cases.structure.cutting import ANOTHER_VARIANT, REFUSED
 from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import CALLS, structure_rows
+from ...subjects.arrays import IMMUTABLE
 from ...subjects.calls.call import Called, call, one_changed
 from ...subjects.calls.company import other_variants
 from ...subjects.subject import Subject, declines
 from ...verdicts.judge import behind_of, record
 from ...verdicts.probes import probe
 from ...verdicts.refusals import refusal
-from ...verdicts.structural import ON_HOST, call_at_once, is_asked, lacking, refuses_other
+from ...verdicts.structural import call_at_once, is_asked, lacking, refuses_other
 from ...verdicts.tally import Failure, Tally
 from . import sweep
 from .asking import Asking
@@ -193,7 +194,7 @@ def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str,
     Every other call once more has data that differ in one element: a kernel may know its input by its ends.
     """
     tally, level = engine.tallies[subject.name], asked.row.get("calls")
-    if subject.arrays not in ON_HOST or asked.case.elements > MOST_AGAIN or level not in ("twice", "at once"):
+    if subject.arrays in IMMUTABLE or asked.case.elements > MOST_AGAIN or level not in ("twice", "at once"):
         return
     if tally.coverage.seconds > SLOW * max(16, tally.coverage.cases):
         if SECOND_CALLS not in tally.left_out:

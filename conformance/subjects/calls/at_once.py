@@ -1,4 +1,4 @@
-"""Two calls at once, from two threads that give way to each other after every line."""
+"""Two calls at once: from two threads that give way to each other after every line, or on two streams of a device."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import inspect
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+
+from refnum.errors import RefnumError
 
 from ...cases.case import Case
 from ...cases.findings import Finding
@@ -33,16 +36,21 @@ from .call import (
 )
 from .forms import Placed, as_out, form_of, out_in_form, scalars_in_form, turned
 from .results import made_wrong
+from .streams import here, in_turn, wait_for
 from .threads import in_a_thread
 
-ROUNDS = 3
-"""Times that both threads call, each on its own data."""
+ROUNDS, QUEUED = 3, 16
+"""Times that both threads call, each on its own data, and calls that wait on each of two streams."""
+THREADS, STREAMS = "another thread calls", "another stream is busy with a call"
+"""What happens at the same time."""
 INTERVAL = 1e-5
 """Seconds after which a thread gives way within a line."""
 LINES = 1 << 12
 """Lines after which a thread gives way; so many are all of a launcher, and not all of a loop over every element."""
 
 Call = Callable[[], Any]
+Rounds = Callable[[Subject, tuple[Case, Case], float], Iterator[list[Any]]]
+"""(subject, two cases, time limit) -> results of calls on both at once, or what each raised; so several times."""
 
 
 @where_it_lives
@@ -57,23 +65,45 @@ def call_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[C
 
 
 @where_it_lives
+def call_on_two_streams(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
+    """Call as `call_at_once` does, from one thread on two streams of a device, on each many times in a row."""
+    return _beside(subject, case, other_data(case), seconds, _queued, STREAMS)
+
+
+@where_it_lives
 def call_beside(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
     """Call as `call_at_once` does, on the case and on one of another variant and shape: `turns.another`."""
     return _beside(subject, case, another(case, subject.refuses), seconds)
 
 
-def _beside(subject: Subject, case: Case, other: Case, seconds: float) -> tuple[Case, Called, Called]:
-    """Call on two cases at the same time; see `call_at_once`."""
+def _beside(
+    subject: Subject, case: Case, other: Case, seconds: float, rounds: Rounds | None = None, busy: str = THREADS
+) -> tuple[Case, Called, Called]:
+    """Call on two cases at the same time; see `call_at_once`. busy: what happens at the same time, in words."""
     alone = [_copied(call(subject, one, seconds)) for one in (case, other)]
     failed = [called for called in alone if called.outcome is not Outcome.PASS or called.finding]
     if failed:
         return other, alone[0], alone[0] if failed[0] is alone[0] else alone[1]
     found: list[Called] = list(alone)
-    for _ in range(ROUNDS):
-        for place, results in enumerate(_together(subject, (case, other), seconds)):
+    for lives in (rounds or _in_threads)(subject, (case, other), seconds):
+        for place, results in enumerate(lives):
             if found[place] is alone[place] and not _same(results, alone[place]):
-                found[place] = _different(results)
+                found[place] = _different(results, busy)
     return other, found[0], found[1]
+
+
+def call_from_another_thread(subject: Subject, case: Case, seconds: float) -> None:
+    """Call from another thread, on this one's device; what comes of it is looked at elsewhere."""
+    with suppress(RefnumError):  # which refuses the call before any line of its own runs
+        keywords = scalars_in_form(case, arguments_for(subject, case, lay_out(subject, case)))
+        job = here(subject.arrays, partial(subject.operations[case.operation], **keywords))
+        in_a_thread(partial(_quietly, job))(seconds)
+        wait_for(subject.arrays)
+
+
+def _quietly(job: Call) -> None:
+    with suppress(BaseException):
+        job()
 
 
 @where_it_lives
@@ -92,7 +122,7 @@ def call_twice_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> t
     asked = [scalars_in_form(case, arguments_for(subject, case, laid)) for laid in given]
     more: list[dict[str, Any]] = [{"out": as_out(case, one)} if one else {} for one in places]
     calls = [partial(function, **one, **other) for one, other in zip(asked, more, strict=True)]
-    lives = _at_the_same_time(calls, seconds)
+    lives = _at_the_same_time(subject, calls, seconds)
     first, second = (_looked_at(case, *one) for one in zip(given, lives, places, strict=True))
     if first.answered and second.answered and not like and _shared(first, second):
         words = "results of two calls at the same time lie in the same memory"
@@ -132,12 +162,12 @@ def _copied(called: Called) -> Called:
     return replace(called, results=tuple(part.copy() for part in called.results))
 
 
-def _different(results: Any) -> Called:
-    words = "right alone, wrong when another thread calls at the same time"
+def _different(results: Any, busy: str) -> Called:
+    words = f"right alone, wrong when {busy} at the same time"
     if isinstance(results, LateError):
         return _failed(results)
     if isinstance(results, BaseException):
-        words = f"right alone; {type(results).__name__}: {results} when another thread calls at the same time"
+        words = f"right alone; {type(results).__name__}: {results} when {busy} at the same time"
         return Called(outcome=Outcome.MISMATCH, words=words[:300], finding=Finding.NOT_THREAD_SAFE)
     return Called(results, results, Outcome.MISMATCH, words, Finding.NOT_THREAD_SAFE)
 
@@ -149,18 +179,58 @@ def _same(results: Any, alone: Called) -> bool:
     return all(a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
 
 
-def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> list[Any]:
-    """Return the results of two calls that start together and give way to each other, or what each raised."""
+def _calls(subject: Subject, cases: tuple[Case, Case]) -> list[Call]:
+    """Return a call on each of two cases, on arrays of its own."""
     given = [arguments_for(subject, case, lay_out(subject, case)) for case in cases]
-    functions = [subject.operations[case.operation] for case in cases]
-    calls = [partial(function, **one) for function, one in zip(functions, given, strict=True)]
-    lives = _at_the_same_time(calls, seconds, [_giving_way(function) for function in functions])
-    return [live if isinstance(live, BaseException) else tuple(np.array(to_numpy(part), copy=True) for part in live)
-            for live in lives]  # fmt: skip
+    return [partial(subject.operations[case.operation], **one) for case, one in zip(cases, given, strict=True)]
 
 
-def _at_the_same_time(calls: Sequence[Call], seconds: float, traces: Sequence[Any] = (None, None)) -> list[Any]:
-    """Return the arrays of calls that start together, one a thread, or what each raised."""
+def _in_threads(subject: Subject, cases: tuple[Case, Case], seconds: float) -> Iterator[list[Any]]:
+    """Yield the results of two calls that start together and give way to each other, or what each raised."""
+    for _ in range(ROUNDS):
+        calls = _calls(subject, cases)
+        traces = [_giving_way(one.func) for one in calls if isinstance(one, partial)]
+        lives = _at_the_same_time(subject, calls, seconds, traces)
+        yield [_on_host(live) for live in lives]
+
+
+def _queued(subject: Subject, cases: tuple[Case, Case], seconds: float) -> Iterator[list[Any]]:
+    """Yield the results of calls on two cases that wait in turn on two streams, or what each raised."""
+    lives: list[list[Any]] = [[], []]
+
+    def kept(found: list[Any], one: Call) -> None:
+        try:
+            found.append(_arrays(one()))
+        except BaseException as error:  # whatever a call raises beside another is what came of it
+            found.append(error)
+
+    def every() -> None:
+        try:
+            queue()
+        except BaseException as error:  # of the device, when it is waited for
+            lives[:] = [[error], [error]]
+
+    calls = [partial(kept, found, one) for found, one in zip(lives, _calls(subject, cases), strict=True)]
+    queue = here(subject.arrays, partial(in_turn, subject.arrays, calls, QUEUED))
+    if not in_a_thread(every)(seconds):
+        lives = [[LateError(f"no answer within {seconds:g} s")]] * 2
+    for pair in zip(*lives, strict=False):
+        yield [_on_host(live) for live in pair]
+
+
+def _arrays(back: Any) -> tuple[Any, ...]:
+    return tuple(part for part in (back if isinstance(back, tuple | list) else (back,)) if part is not None)
+
+
+def _on_host(live: Any) -> Any:
+    """Return copies of results in NumPy, or the error that stands in their place."""
+    return live if isinstance(live, BaseException) else tuple(np.array(to_numpy(part), copy=True) for part in live)
+
+
+def _at_the_same_time(
+    subject: Subject, calls: Sequence[Call], seconds: float, traces: Sequence[Any] = (None, None)
+) -> list[Any]:
+    """Return the arrays of calls that start together, one a thread on this one's device, or what each raised."""
     barrier = threading.Barrier(len(calls))
     lives: list[Any] = [LateError(f"no answer within {seconds:g} s") for _ in calls]
 
@@ -170,8 +240,7 @@ def _at_the_same_time(calls: Sequence[Call], seconds: float, traces: Sequence[An
             sys.settrace(traces[place])
             back = calls[place]()
             sys.settrace(None)
-            parts = back if isinstance(back, tuple | list) else (back,)
-            lives[place] = tuple(part for part in parts if part is not None)
+            lives[place] = _arrays(back)
         except BaseException as error:  # whatever a call raises beside another is what came of it
             sys.settrace(None)
             lives[place] = error
@@ -179,8 +248,9 @@ def _at_the_same_time(calls: Sequence[Call], seconds: float, traces: Sequence[An
     before, depth = sys.getswitchinterval(), sys.getrecursionlimit()
     sys.setswitchinterval(INTERVAL)
     try:
-        for ended in [in_a_thread(partial(run, place)) for place in range(len(calls))]:
+        for ended in [in_a_thread(here(subject.arrays, partial(run, place))) for place in range(len(calls))]:
             ended(seconds)
+        wait_for(subject.arrays)
     finally:
         sys.setswitchinterval(before)
         sys.setrecursionlimit(depth)

@@ -28,9 +28,9 @@ from ...cases.operation import OPERATIONS, outputs_of, remember_like
 from ...cases.same_bytes import same
 from ...cases.structure.cutting import AT_ONCE, BEHIND, REFUSED, THE_SAME, Cutting, Part
 from ...cases.structure.illegal import no_input
-from ..arrays import same_place
+from ..arrays import IMMUTABLE, same_place
 from ..subject import Subject, arguments_for, declines, takes_out
-from .at_once import call_twice_at_once
+from .at_once import call_from_another_thread, call_twice_at_once
 from .call import POISONS, Called, call
 from .company import Company
 from .exits import caught
@@ -92,7 +92,7 @@ def call_parts(
             remember_like(one, part.of(named, cutting.outputs).values())
             first = None if declines(subject, one) else sweep.company.before(part, one)
             if first is not None:
-                call(subject, first, seconds)
+                (call_from_another_thread if part.elsewhere else call)(subject, first, seconds)
             for _ in range(1 + (place in kept)):  # a buffer that is handed out shows in the second call
                 called = call(subject, one, seconds)
             if called is not None and called.outcome is Outcome.PASS:  # it may be wrong in company alone
@@ -110,7 +110,7 @@ def _beside(subject: Subject, case: Case, calls: str, seconds: float) -> Called 
         illegal = {first: no_input(case.operation, case.inputs[first])}
         call(subject, replace(case.with_inputs(illegal), params={**case.params, FORM: {}}), seconds)
         return call(subject, case, seconds)
-    if calls == AT_ONCE and subject.arrays == "numpy":
+    if calls == AT_ONCE and subject.arrays not in IMMUTABLE:
         _, one, other = call_twice_at_once(subject, case, seconds)
         return one if one.words else other
     return None

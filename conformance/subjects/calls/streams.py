@@ -1,4 +1,4 @@
-"""Calls on a stream of the caller's own, and under CUDA graph capture, for the libraries that have streams.
+"""Calls on streams of the caller's own, on another device and under CUDA graph capture, for libraries with streams.
 
 The side stream is held up before the inputs are written in it, so that a kernel launched on any other stream reads
 what was there before. A graph is captured once and launched twice, with other data in the same storage in between.
@@ -6,8 +6,9 @@ what was there before. A graph is captured once and launched twice, with other d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,20 +19,38 @@ from ...cases.levels import Outcome
 from ...cases.same_bytes import same
 from ..arrays import overwrite, to_numpy
 from ..subject import Subject, arguments_for
-from .call import Called, call_on, lay_out, other_data, raw, where_it_lives
+from .call import Called, call, call_on, lay_out, other_data, raw, where_it_lives
 
 HOLD_BYTES, HOLDS = 1 << 28, 40
 """What a side stream fills before the inputs come: some milliseconds of an H200."""
 
 
+Call = Callable[[], Any]
+
+
 class Streams(Protocol):
     """What is needed of an array library with streams."""
 
-    def side(self) -> Any:
-        """Return a context in which a new stream, ordered with no other, is the current one."""
+    def devices(self) -> int:
+        """Return how many devices there are, 0 where the library cannot be used."""
+
+    def device(self) -> int:
+        """Return the current device of this thread."""
+
+    def on_device(self, number: int) -> AbstractContextManager[Any]:
+        """Return a context in which a device is this thread's current one."""
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """Return a context, which may be entered again, in which a new stream, ordered with no other, is current."""
 
     def hold(self) -> None:
         """Keep the current stream busy for some milliseconds."""
+
+    def mark(self) -> Any:
+        """Return what is done when the current stream has done all that is in it now."""
+
+    def behind(self, mark: Any) -> None:
+        """Let the current stream wait for a mark of another one."""
 
     def wait(self) -> None:
         """Return when everything on every stream is done."""
@@ -41,12 +60,28 @@ class Streams(Protocol):
 
 
 class _Cupy:
-    @contextmanager
-    def side(self) -> Iterator[None]:
+    def devices(self) -> int:
+        try:
+            import cupy
+
+            return int(cupy.cuda.runtime.getDeviceCount())
+        except Exception:  # not installed, or without a driver
+            return 0
+
+    def device(self) -> int:
         import cupy
 
-        with cupy.cuda.Stream(non_blocking=True):
-            yield
+        return int(cupy.cuda.runtime.getDevice())
+
+    def on_device(self, number: int) -> AbstractContextManager[Any]:
+        import cupy
+
+        return cupy.cuda.Device(number)
+
+    def stream(self) -> AbstractContextManager[Any]:
+        import cupy
+
+        return cupy.cuda.Stream(non_blocking=True)
 
     def hold(self) -> None:
         import cupy
@@ -54,6 +89,16 @@ class _Cupy:
         block = cupy.empty(HOLD_BYTES, np.uint8)
         for _ in range(HOLDS):
             block.fill(0)
+
+    def mark(self) -> Any:
+        import cupy
+
+        return cupy.cuda.get_current_stream().record()
+
+    def behind(self, mark: Any) -> None:
+        import cupy
+
+        cupy.cuda.get_current_stream().wait_event(mark)
 
     def wait(self) -> None:
         import cupy
@@ -73,12 +118,28 @@ class _Cupy:
 
 
 class _Torch:
-    @contextmanager
-    def side(self) -> Iterator[None]:
+    def devices(self) -> int:
+        try:
+            import torch
+
+            return int(torch.cuda.device_count())
+        except Exception:  # not installed, or broken
+            return 0
+
+    def device(self) -> int:
         import torch
 
-        with torch.cuda.stream(torch.cuda.Stream()):
-            yield
+        return int(torch.cuda.current_device())
+
+    def on_device(self, number: int) -> AbstractContextManager[Any]:
+        import torch
+
+        return torch.cuda.device(number)
+
+    def stream(self) -> AbstractContextManager[Any]:
+        import torch
+
+        return torch.cuda.stream(torch.cuda.Stream())
 
     def hold(self) -> None:
         import torch
@@ -86,6 +147,16 @@ class _Torch:
         block = torch.empty(HOLD_BYTES, dtype=torch.uint8, device="cuda")
         for _ in range(HOLDS):
             block.zero_()
+
+    def mark(self) -> Any:
+        import torch
+
+        return torch.cuda.current_stream().record_event()
+
+    def behind(self, mark: Any) -> None:
+        import torch
+
+        torch.cuda.current_stream().wait_event(mark)
 
     def wait(self) -> None:
         import torch
@@ -105,6 +176,60 @@ STREAMED: dict[str, Streams] = {"cupy": _Cupy(), "torch-cuda": _Torch()}
 """Array library -> its streams."""
 
 
+@cache
+def two_streams(library: str, _device: int) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Return contexts of two streams that nothing orders, the same for all calls on a device: memory goes with them."""
+    streams = STREAMED[library]
+    return streams.stream(), streams.stream()
+
+
+def wait_for(library: str) -> None:
+    """Return when everything on every stream of a library is done; at once where it has none."""
+    if library in STREAMED:
+        STREAMED[library].wait()
+
+
+def here(library: str, job: Call) -> Call:
+    """Return a job as another thread is to do it: on this thread's device."""
+    if library not in STREAMED:
+        return job
+    streams = STREAMED[library]
+    device = streams.device()
+
+    def on_this_device() -> Any:
+        with streams.on_device(device):
+            return job()
+
+    return on_this_device
+
+
+def in_turn(library: str, calls: Sequence[Call], times: int) -> None:
+    """Make two calls in turn, each on a stream of its own, which both begin when the first one is no more held up."""
+    streams = STREAMED[library]
+    pair = two_streams(library, streams.device())
+    streams.wait()
+    with pair[0]:
+        streams.hold()
+        mark = streams.mark()
+    with pair[1]:
+        streams.behind(mark)
+    for _ in range(times):
+        for stream, one in zip(pair, calls, strict=True):
+            with stream:
+                one()
+    streams.wait()
+
+
+@where_it_lives
+def on_another_device(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call with another device as the current one, where the inputs are too."""
+    streams = STREAMED[subject.arrays]
+    with streams.on_device((streams.device() + 1) % streams.devices()):
+        called = call(subject, case, seconds)
+        streams.wait()
+    return called
+
+
 @where_it_lives
 def on_side_stream(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call with the inputs written late on a side stream, and results read when that stream is done."""
@@ -119,7 +244,7 @@ def on_side_stream(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
             array[...] = late[name]
         return given
 
-    with streams.side():
+    with streams.stream():
         called = call_on(subject, case, written_late, seconds)
         streams.wait()
     return called
@@ -135,7 +260,7 @@ def under_graph(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Ca
     given = lay_out(subject, case)
     streams.wait()
 
-    def call() -> Any:
+    def made() -> Any:
         return subject.operations[case.operation](**arguments_for(subject, case, given))
 
     def collected(result: Any, of: Case) -> Called:
@@ -148,11 +273,11 @@ def under_graph(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Ca
         return Called(tuple(np.array(to_numpy(part), copy=True) for part in live), live)
 
     try:
-        with streams.side():
+        with streams.stream():
             for _ in range(2):  # compiled, and its memory in the pool, before the capture
-                call()
+                made()
             streams.wait()
-            result, launch = streams.capture(call)
+            result, launch = streams.capture(made)
             launch()
             first = collected(result, case)
             for name, data in stored_inputs(second_case).items():

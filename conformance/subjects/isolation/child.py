@@ -49,8 +49,8 @@ CALLS = {
                 "call_on_same_array",
             ),
         ),
-        (at_once, ("call_at_once", "call_beside", "call_twice_at_once")),
-        (streams, ("on_side_stream", "under_graph")),
+        (at_once, ("call_at_once", "call_beside", "call_on_two_streams", "call_twice_at_once")),
+        (streams, ("on_another_device", "on_side_stream", "under_graph")),
         (ways, ("call_with_array_splits",)),
         (parts_of, ("call_parts",)),
     )

@@ -49,7 +49,7 @@ LEAST = 0.5
 STOPPED = 1.0
 """Seconds after which a stopped process is killed: a process that leads its own session can only stop itself."""
 _CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4, "call_at_once": 12,
-          "call_beside": 12, "call_twice_at_once": 2}  # fmt: skip
+          "call_beside": 12, "call_on_two_streams": 12, "call_twice_at_once": 2}  # fmt: skip
 
 
 def isolated(text: str) -> list[Subject]:

@@ -1,0 +1,232 @@
+"""Calls on two streams, on another device and from another thread, with streams that work when they are waited for.
+
+What is queued is done in turn, a step of each stream, as a device does it that has room for both.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import refnum
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.findings import Finding
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import run_golden
+from refnum.conformance.cases.structure.cutting import ANOTHER_THREAD, AT_ONCE, THE_SAME
+from refnum.conformance.subjects.calls import at_once, streams
+from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.verdicts import probes, reproduce
+from refnum.conformance.verdicts.structural import behind
+from refnum.conformance.verdicts.tally import Tally
+
+X = np.random.default_rng(5).standard_normal((3, 64)).astype(np.float32)
+CASE = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": X})
+
+
+class Lanes:
+    """An array library with two devices, whose streams keep their work until they are waited for."""
+
+    def __init__(self):
+        self.here, self.lanes, self.said = threading.local(), [], []
+
+    def devices(self):
+        return 2
+
+    def device(self):
+        return getattr(self.here, "device", 0)
+
+    @contextmanager
+    def on_device(self, number):
+        before, self.here.device = self.device(), number
+        yield
+        self.here.device = before
+
+    def stream(self):
+        lane = []
+        self.lanes.append(lane)
+        return Current(self.here, lane)
+
+    def hold(self):
+        self.said.append(("hold", id(self.here.lane)))
+
+    def mark(self):
+        return id(self.here.lane)
+
+    def behind(self, mark):
+        self.said.append(("behind", id(self.here.lane), mark))
+
+    def wait(self):
+        while any(self.lanes):
+            for lane in self.lanes:
+                if lane:
+                    lane.pop(0)()
+
+    def launch(self, step):
+        """Queue a step of a kernel on the current stream; on the default one it is done when it is launched."""
+        lane = getattr(self.here, "lane", None)
+        step() if lane is None else lane.append(step)
+
+
+class Current:
+    """The context in which a stream is the current one."""
+
+    def __init__(self, here, lane):
+        self.here, self.lane = here, lane
+
+    def __enter__(self):
+        self.here.lane = self.lane
+
+    def __exit__(self, *_):
+        self.here.lane = None
+
+
+@pytest.fixture
+def lanes(monkeypatch):
+    found = Lanes()
+    monkeypatch.setitem(streams.STREAMED, "numpy", found)
+    streams.two_streams.cache_clear()
+    yield found
+    streams.two_streams.cache_clear()
+
+
+def in_two_steps(lanes, key):
+    """Return a kernel that keeps its input in a scratch of its own making between two launches."""
+    kept = {}
+
+    def kernel(x, profile):
+        out = tuple(np.zeros_like(part) for part in refnum.quantize_mxfp4(x, profile))
+        place = key()
+
+        def second():
+            for to, part in zip(out, refnum.quantize_mxfp4(kept[place], profile), strict=True):
+                to[...] = part
+
+        lanes.launch(lambda: kept.__setitem__(place, x.copy()))
+        lanes.launch(second)
+        return out
+
+    return Subject("k", {"quantize_mxfp4": kernel})
+
+
+def of_the_stream(lanes):
+    return lambda: id(getattr(lanes.here, "lane", None))
+
+
+def probed(name, subject):
+    tally = Tally("k", CASE.operation, CASE.profile, dict(CASE.params))
+    (chosen,) = (one for one in probes.PROBES if one.name == name)
+    assert chosen.applies(subject, CASE.operation)
+    chosen.run(subject, CASE, run_golden(CASE), tally, 60.0)
+    return {failure.finding for failure in tally.failures}
+
+
+def test_a_scratch_of_all_streams_is_spoiled_by_two_of_them(lanes):
+    for key in (lambda: 0, threading.get_ident):
+        subject = in_two_steps(lanes, key)
+        _, first, second = at_once.call_on_two_streams(subject, CASE)
+        seen = [one.finding for one in (first, second)]
+        assert Finding.NOT_THREAD_SAFE in seen and set(seen) <= {Finding.NOT_THREAD_SAFE, ""}
+        assert any(at_once.STREAMS in one.words for one in (first, second))
+        assert probed(probes.ON_STREAMS, subject) == {Finding.NOT_THREAD_SAFE}
+        _, again = reproduce.again(Finding.NOT_THREAD_SAFE)(subject, CASE, 60.0)
+        assert again.finding == Finding.NOT_THREAD_SAFE
+
+
+def test_a_scratch_of_each_stream_is_right_on_two_of_them(lanes):
+    subject = in_two_steps(lanes, of_the_stream(lanes))
+    other, first, second = at_once.call_on_two_streams(subject, CASE)
+    for case, called in ((CASE, first), (other, second)):
+        assert called.outcome is Outcome.PASS
+        assert all(np.array_equal(a, b) for a, b in zip(called.results, run_golden(case).values(), strict=True))
+    assert not np.array_equal(other.inputs["x"], X) and probed(probes.ON_STREAMS, subject) == set()
+
+
+def test_the_second_stream_begins_when_the_first_is_no_more_held_up(lanes):
+    at_once.call_on_two_streams(in_two_steps(lanes, of_the_stream(lanes)), CASE)
+    (held, first), (waits, second, mark) = lanes.said
+    assert (held, waits) == ("hold", "behind") and mark == first != second
+    at_once.call_on_two_streams(in_two_steps(lanes, of_the_stream(lanes)), CASE)
+    assert lanes.said[2:] == lanes.said[:2]  # the same streams: memory goes with them
+
+
+def test_what_a_call_raises_beside_another_stream_is_told(lanes):
+    def busy(x, profile):
+        if any(lanes.lanes):
+            raise ValueError("the workspace is taken")
+        lanes.launch(lambda: None)
+        return refnum.quantize_mxfp4(x, profile)
+
+    _, *calls = at_once.call_on_two_streams(Subject("k", {"quantize_mxfp4": busy}), CASE)
+    assert any("ValueError: the workspace is taken" in one.words for one in calls)
+
+
+def test_an_error_of_the_device_is_told_of_both_calls(lanes):
+    def late(x, profile):
+        def fails():
+            raise RuntimeError("an illegal memory access")
+
+        if getattr(lanes.here, "lane", None) is not None:
+            lanes.launch(fails)
+        return refnum.quantize_mxfp4(x, profile)
+
+    _, *calls = at_once.call_on_two_streams(Subject("k", {"quantize_mxfp4": late}), CASE)
+    assert all("RuntimeError: an illegal memory access" in one.words for one in calls)
+
+
+def test_calls_on_two_streams_that_do_not_end_are_late(lanes):
+    def hangs(x, profile):
+        if getattr(lanes.here, "lane", None) is not None:
+            time.sleep(3)
+        return refnum.quantize_mxfp4(x, profile)
+
+    _, *calls = at_once.call_on_two_streams(Subject("k", {"quantize_mxfp4": hangs}), CASE, 0.3)
+    assert [one.outcome for one in calls] == [Outcome.TIMEOUT] * 2
+
+
+def test_a_kernel_that_assumes_the_first_device_is_told(lanes):
+    def kernel(x, profile):
+        packed, scales = refnum.quantize_mxfp4(x, profile)
+        return packed ^ np.uint8(lanes.device()), scales
+
+    assert probed("another device", Subject("k", {"quantize_mxfp4": kernel})) == {Finding.DEVICE}
+    right = Subject("k", {"quantize_mxfp4": lambda x, profile: refnum.quantize_mxfp4(x, profile)})
+    assert probed("another device", right) == set() and lanes.device() == 0
+
+
+@pytest.mark.parametrize("turn", [0, 3])
+@pytest.mark.parametrize("calls", [ANOTHER_THREAD, THE_SAME, AT_ONCE])
+@pytest.mark.parametrize("current", [0, 1])
+def test_what_is_called_behind_or_beside_another_thread_of_the_same_device(lanes, monkeypatch, calls, turn, current):
+    """As arrays that are not NumPy's are called: each part by itself."""
+    monkeypatch.setitem(streams.STREAMED, "torch", lanes)
+    seen = []
+
+    def kernel(x, profile):
+        seen.append((threading.get_ident(), lanes.device()))
+        return tuple(map(torch.from_numpy, refnum.quantize_mxfp4(x.numpy(), profile)))
+
+    torch = pytest.importorskip("torch")
+    with lanes.on_device(current):
+        called = behind(Subject("k", {"quantize_mxfp4": kernel}, arrays="torch"), CASE, calls, turn, 60.0)
+    own = threading.get_ident()
+    elsewhere = [ident != own for ident, _ in seen]
+    assert called.outcome is Outcome.PASS and {device for _, device in seen} == {current}
+    assert sum(elsewhere) == (2 if calls == AT_ONCE else calls == ANOTHER_THREAD or turn == 3)
+
+
+@pytest.mark.parametrize("name", [probes.AT_ONCE, probes.BESIDE])
+def test_two_threads_call_on_the_device_of_the_one_that_asks(lanes, name):
+    seen = set()
+
+    def kernel(x, profile):
+        seen.add((threading.current_thread() is threading.main_thread(), lanes.device()))
+        return refnum.quantize_mxfp4(x, profile)
+
+    with lanes.on_device(1):
+        assert probed(name, Subject("k", {"quantize_mxfp4": kernel})) == set()
+    assert seen == {(True, 1), (False, 1)}
