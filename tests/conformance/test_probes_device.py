@@ -23,8 +23,8 @@ def devices() -> int:
 pytestmark = pytest.mark.skipif(not devices(), reason="needs CuPy and a CUDA device")
 
 
-def judged(function) -> dict:
-    entry = {"name": "planted", "arrays": "cupy", "operations": {"quantize_mxfp4": function}, "profiles": ["HOPPER"]}
+def judged(function, arrays="cupy") -> dict:
+    entry = {"name": "planted", "arrays": arrays, "operations": {"quantize_mxfp4": function}, "profiles": ["HOPPER"]}
     document = judge_kernel(from_dict(entry, "test"), "quantize_mxfp4", level="smoke", examples=1, save=False)
     return document["results"][0]
 
@@ -64,14 +64,14 @@ SCRATCH: dict = {}
 
 
 def in_two_launches(key):
-    """Return a kernel that keeps its input in a scratch of its own making between two launches."""
+    """Return a kernel for CuPy that keeps its input in a scratch of its own making between two launches."""
 
     def kernel(x, profile):
         import cupy
 
         from refnum.gpu import ops
 
-        place = (key(), x.device.id, x.shape, x.dtype.str)
+        place = (key(cupy.cuda.get_current_stream().ptr), x.device.id, x.shape, x.dtype.str)
         if place not in SCRATCH:
             SCRATCH[place] = cupy.empty_like(x)
         cupy.copyto(SCRATCH[place], x)
@@ -80,21 +80,38 @@ def in_two_launches(key):
     return kernel
 
 
-def of_the_stream():
-    import cupy
+def in_two_launches_of_torch(key):
+    """Return the same for torch."""
 
-    return threading.get_ident(), cupy.cuda.get_current_stream().ptr
+    def kernel(x, profile):
+        import torch
+
+        from refnum.gpu import torch as operators
+
+        place = (key(torch.cuda.current_stream().cuda_stream), x.device.index, x.shape, x.dtype)
+        if place not in SCRATCH:
+            SCRATCH[place] = torch.empty_like(x)
+        SCRATCH[place].copy_(x)
+        return operators.quantize_mxfp4(SCRATCH[place], profile.name)
+
+    return kernel
 
 
-@pytest.mark.parametrize("key", [lambda: "of all", threading.get_ident], ids=["of all", "of a thread"])
-def test_a_scratch_that_two_streams_spoil_is_named(key):
-    row = judged(in_two_launches(key))
+LIBRARIES = pytest.mark.parametrize(("arrays", "planted"), [
+    ("cupy", in_two_launches), ("torch-cuda", in_two_launches_of_torch)], ids=["cupy", "torch"])  # fmt: skip
+
+
+@LIBRARIES
+@pytest.mark.parametrize("key", [lambda _: "of all", lambda _: threading.get_ident()], ids=["of all", "of a thread"])
+def test_a_scratch_that_two_streams_spoil_is_named(arrays, planted, key):
+    row = judged(planted(key), arrays)
     assert row["outcome"] == "mismatch" and set(row["findings"]) == {"not-thread-safe"}, row
 
 
-def test_a_scratch_of_each_stream_and_thread_is_verified():
-    row = judged(in_two_launches(of_the_stream))
-    assert row["outcome"] == "pass", row
+@LIBRARIES
+def test_a_scratch_of_each_stream_and_thread_is_verified(arrays, planted):
+    row = judged(planted(lambda stream: (threading.get_ident(), stream)), arrays)
+    assert row["outcome"] == "pass" and row["probes"]["two streams at once"] == "", row
 
 
 @pytest.mark.skipif(devices() < 2, reason="needs two CUDA devices")
