@@ -24,7 +24,7 @@ from ..subjects.calls.moved import (
     call_with_rows_far_apart,
     in_turn_with_each_other,
 )
-from ..subjects.calls.streams import on_another_device, on_side_stream
+from ..subjects.calls.streams import on_another_device, on_side_stream, with_late_splits
 from ..subjects.subject import Subject
 from .blame import Golden, breach, compared, to_blame, wrong
 from .refusals import refused
@@ -138,6 +138,13 @@ GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM, ANOTHER_DEVICE = (
         Finding.DEVICE,
         "right on the first device, wrong where another one is current and holds the inputs: the device is assumed",
     ),
+)
+LATE_SPLITS = Elsewhere(
+    "splits written late",
+    with_late_splits,
+    Finding.STREAM,
+    "right by splits in an array, wrong when they are written late on the caller's stream: another one reads them",
+    refusable=False,
 )
 COLUMNS_OF_ONE, COLUMNS_IN_TURN, SAME_ARRAY = (
     Elsewhere(

@@ -23,6 +23,7 @@ from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded, 
 from ..subjects.calls.forced_paths import (
     call_with_array_splits,
     has_ways,
+    in_two_experts,
     named,
     on_way,
     takes_arrays,
@@ -34,7 +35,19 @@ from ..subjects.layout_variants import KEYWORDS
 from ..subjects.subject import Subject
 from .blame import Golden, breach, compared, mostly, repeated, right, to_blame, wrong
 from .compare import Comparison
-from .elsewhere import ANOTHER_DEVICE, FAR, GAPS, ODD, OFFSET, PADDED, SIDE_STREAM, Judging, elsewhere, one_array
+from .elsewhere import (
+    ANOTHER_DEVICE,
+    FAR,
+    GAPS,
+    LATE_SPLITS,
+    ODD,
+    OFFSET,
+    PADDED,
+    SIDE_STREAM,
+    Judging,
+    elsewhere,
+    one_array,
+)
 from .judge import Again, record
 from .refusals import refused
 from .repeats import odd_ones, same_results
@@ -43,7 +56,7 @@ from .tally import Tally
 IN_PLACE, GRAPH = "new data in place", "graph capture"
 """Names of the probes that call twice, on a case and on other data."""
 AT_ONCE, BESIDE, ON_STREAMS = "two threads at once", "two variants at once", "two streams at once"
-OUT, WAYS = "poisoned out with guard zones", "ways by size"
+OUT, WAYS, ARRAY_SPLITS = "poisoned out with guard zones", "ways by size", "splits as an array"
 Likes = tuple[np.ndarray, ...]
 GRAPHS = 3
 """Times that a graph is captured before it is blamed."""
@@ -226,22 +239,29 @@ def _by_size(tally: Tally, case: Case, way: str, seen: Comparison | None) -> Non
 
 
 def _array_splits(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    for one in (case, with_empty_experts(case)):
-        called = call_with_array_splits(subject, one, seconds)
-        if refused(called, tally.probes, "splits as an array"):
-            return
-        want = golden if one is case else run_golden(one)
-        seen = compared(called, one, want, tally)
-        if wrong(called, seen, tally) and to_blame(
-            subject,
-            one,
-            want,
-            tally,
-            seconds,
-            lambda one=one: call_with_array_splits(subject, one, seconds),  # type: ignore[misc]
-        ):
-            words = "right by splits in a list, wrong by the same splits in an array"
-            breach(tally, one, "splits-as-array", words, seen)
+    if case.params.get("splits") is None:
+        case = in_two_experts(case)
+        golden = run_golden(case)
+    if not _by_array(subject, case, golden, tally, seconds):
+        return
+    if subject.arrays in STREAMED and any(case.params["splits"][1:]):
+        elsewhere(LATE_SPLITS)(subject, case, golden, tally, seconds)
+    more = with_empty_experts(case)
+    _by_array(subject, more, run_golden(more), tally, seconds)
+
+
+def _by_array(subject: Subject, case: Case, want: Golden, tally: Tally, seconds: float) -> bool:
+    """Judge a call by splits in an array; return whether the subject takes them."""
+    called = call_with_array_splits(subject, case, seconds)
+    if refused(called, tally.probes, ARRAY_SPLITS):
+        return False
+    seen = compared(called, case, want, tally)
+    if wrong(called, seen, tally) and to_blame(
+        subject, case, want, tally, seconds, lambda: call_with_array_splits(subject, case, seconds)
+    ):
+        words = "right by splits in a list, wrong by the same splits in an array"
+        breach(tally, case, "splits-as-array", words, seen)
+    return True
 
 
 def _several(_subject: Subject, operation: str) -> bool:
@@ -287,7 +307,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(ANOTHER_DEVICE.name, elsewhere(ANOTHER_DEVICE), _on_devices, once=True, ordinary=True),
     Probe(GRAPH, _graph, _streamed),
     Probe(WAYS, _ways, has_ways),
-    Probe("splits as an array", _array_splits, takes_arrays),
+    Probe(ARRAY_SPLITS, _array_splits, takes_arrays),
 )
 """In the order they are tried; adding one is one entry."""
 

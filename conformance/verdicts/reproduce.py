@@ -27,7 +27,7 @@ from ..subjects.calls.moved import (
     call_on_same_array,
     in_turn_with_each_other,
 )
-from ..subjects.calls.streams import STREAMED, under_graph
+from ..subjects.calls.streams import STREAMED, on_side_stream, under_graph, with_late_splits
 from ..subjects.subject import Subject
 from .compare import compare
 from .elsewhere import MOVED
@@ -48,13 +48,13 @@ def again(finding: str) -> Callable[[Subject, Case, float], tuple[Case, Called]]
 
     Where several calls may have made it, they are made in turn up to the first that shows it; else the first is shown.
     """
-    for storage in MOVED:
-        if finding == storage.finding:
-            return lambda subject, case, seconds: (case, storage.call(subject, case, seconds))
     if finding in NAMED:
         return lambda subject, case, seconds: _first(finding, _every, subject, case, seconds)
     if finding in _IN_TURN:
         return lambda subject, case, seconds: _first(finding, _IN_TURN[finding], subject, case, seconds)
+    for storage in MOVED:
+        if finding == storage.finding:
+            return lambda subject, case, seconds: (case, storage.call(subject, case, seconds))
     return _SECOND.get(finding, _plain)
 
 
@@ -118,8 +118,18 @@ def _into_out(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
 
 
 def _by_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
-    if takes_arrays(subject, case.operation):
+    if _has_array(subject, case):
         yield call_with_array_splits(subject, case, seconds)
+
+
+def _late(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    yield on_side_stream(subject, case, seconds)
+    if _has_array(subject, case):
+        yield with_late_splits(subject, case, seconds)
+
+
+def _has_array(subject: Subject, case: Case) -> bool:
+    return takes_arrays(subject, case.operation) and case.params.get("splits") is not None
 
 
 def _one_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
@@ -178,6 +188,7 @@ _IN_TURN: dict[str, Calls] = {
     Finding.NOT_DETERMINISTIC: _repeated,
     Finding.WAY_BY_SIZE: _on_ways,
     Finding.SPLITS_AS_ARRAY: _by_array,
+    Finding.STREAM: _late,
     Finding.AFTER_REFUSAL: after_refusals,
     Finding.AFTER_ANOTHER: _behind,
     Finding.ONE_ARRAY: _one_array,

@@ -37,7 +37,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "payload_quantize": ("quantize_payload", "fp8_to_payload"),
     "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
     "permute_sum": ("unpermute",),
-    "column_places": (),  # runs by splits on the device alone, which no judged call has
+    "column_places": (),  # runs by splits on the device alone, which a probe gives
     "stable_spam": ("stable_spam_apply",),
     "encode_elements": ("encode_e2m1", "encode_e4m3", "encode_e8m0"),
 }

@@ -23,9 +23,9 @@ def devices() -> int:
 pytestmark = pytest.mark.skipif(not devices(), reason="needs CuPy and a CUDA device")
 
 
-def judged(function, arrays="cupy") -> dict:
-    entry = {"name": "planted", "arrays": arrays, "operations": {"quantize_mxfp4": function}, "profiles": ["HOPPER"]}
-    document = judge_kernel(from_dict(entry, "test"), "quantize_mxfp4", level="smoke", examples=1, save=False)
+def judged(function, arrays="cupy", operation="quantize_mxfp4") -> dict:
+    entry = {"name": "planted", "arrays": arrays, "operations": {operation: function}, "profiles": ["HOPPER"]}
+    document = judge_kernel(from_dict(entry, "test"), operation, level="smoke", examples=1, save=False)
     return document["results"][0]
 
 
@@ -112,6 +112,48 @@ def test_a_scratch_that_two_streams_spoil_is_named(arrays, planted, key):
 def test_a_scratch_of_each_stream_and_thread_is_verified(arrays, planted):
     row = judged(planted(lambda stream: (threading.get_ident(), stream)), arrays)
     assert row["outcome"] == "pass" and row["probes"]["two streams at once"] == "", row
+
+
+def by_splits_of(fetch):
+    """Return conversions of columns and of permuted rows that fetch splits on the device."""
+
+    def mxfp4_to_fp8_columns(packed, scales, splits=None, scale="max", *, out=None):
+        from refnum.gpu import ops
+
+        return ops.mxfp4_to_fp8_columns(packed, scales, fetch(splits), scale, out=out)
+
+    def permute_pad(payload, row_map, splits, align=32, *, out=None):
+        from refnum.gpu import ops
+
+        return ops.permute_pad(payload, row_map, fetch(splits), align, out=out)
+
+    return mxfp4_to_fp8_columns, permute_pad
+
+
+def by_the_default_stream(splits):
+    import cupy
+
+    with cupy.cuda.Stream.null:
+        return splits.get().tolist() if hasattr(splits, "get") else splits
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["columns", "permutation"])
+def test_splits_that_are_read_on_another_stream_are_named(place):
+    function = by_splits_of(by_the_default_stream)[place]
+    row = judged(function, operation=function.__name__)
+    assert row["outcome"] == "mismatch" and set(row["findings"]) == {"stream-ignored"}, row
+    function = by_splits_of(lambda splits: splits.get().tolist() if hasattr(splits, "get") else splits)[place]
+    assert judged(function, operation=function.__name__)["outcome"] == "pass"
+
+
+@pytest.mark.parametrize("name", [
+    "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns", "permute_pad",
+    "permute_unpack", "unpermute"])  # fmt: skip
+def test_our_kernels_take_splits_on_the_device(name):
+    from refnum.gpu import ops
+
+    row = judged(getattr(ops, name), operation=name)
+    assert row["outcome"] == "pass" and "1024 experts" in (row["probes"]["splits as an array"] or "1024 experts"), row
 
 
 @pytest.mark.skipif(devices() < 2, reason="needs two CUDA devices")

@@ -184,6 +184,22 @@ def test_splits_in_an_array_are_only_read(spoil, finding):
     assert failure(document, finding)["reproduced"] == "3 of 3" and "splits" in failure(document, finding)["words"]
 
 
+@pytest.mark.parametrize("most", [0, 1023])
+def test_a_conversion_of_columns_is_asked_splits_in_an_array(most):
+    def mxfp4_to_fp8_columns(packed, scales, splits=None, scale="max", *, out=None):
+        codes, bytes_ = refnum.mxfp4_to_fp8_columns(packed, scales, splits, scale)
+        if isinstance(splits, np.ndarray) and len(splits) > most:
+            codes[:1] ^= 1
+        if out is None:
+            return codes, bytes_
+        out[0][...], out[1][...] = codes, bytes_
+        return out
+
+    judged = from_dict({"name": "p", "operations": {"mxfp4_to_fp8_columns": mxfp4_to_fp8_columns}}, "here")
+    document = report_of(judged, operation="mxfp4_to_fp8_columns")
+    assert failure(document, "splits-as-array")["reproduced"] == "3 of 3"
+
+
 def test_an_array_of_splits_is_not_blamed_for_what_a_list_does_too():
     def forgets(splits, result):
         if len(splits) > 1023:

@@ -34,7 +34,8 @@ def has_ways(subject: Subject, operation: str) -> bool:
 
 def takes_arrays(subject: Subject, operation: str) -> bool:
     """Whether a subject may be given an operation's splits as an array, beside `out`."""
-    return "row_map" in OPERATIONS[operation].inputs and has_out(subject, operation)
+    row = OPERATIONS[operation]
+    return (row.ragged or row.routed) and has_out(subject, operation)
 
 
 def on_way(subject: Subject, operation: str, way: str) -> Subject:
@@ -62,6 +63,13 @@ def named(called: Called, way: str) -> Called:
     if called.outcome in (Outcome.PASS, Outcome.UNSUPPORTED):
         return called
     return replace(called, words=f"{called.words}, on the way that larger data takes: {way}")
+
+
+def in_two_experts(case: Case) -> Case:
+    """Return the case of one expert with two, of which the first has half the rows, an even number."""
+    rows = case.inputs[OPERATIONS[case.operation].inputs[0]].shape[0]
+    splits = [rows // 4 * 2, rows - rows // 4 * 2]
+    return case.with_inputs(case.inputs, params={"splits": splits}, label=f"{case.label}, two experts")
 
 
 def with_empty_experts(case: Case) -> Case:

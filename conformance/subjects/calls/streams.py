@@ -16,8 +16,9 @@ import numpy as np
 from ...cases.case import Case
 from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
+from ...cases.operation import golden_like
 from ...cases.same_bytes import same
-from ..arrays import overwrite, to_numpy
+from ..arrays import overwrite, to_library, to_numpy
 from ..subject import Subject, arguments_for
 from .call import Called, call, call_on, lay_out, other_data, raw, where_it_lives
 
@@ -233,19 +234,40 @@ def on_another_device(subject: Subject, case: Case, seconds: float = 60.0) -> Ca
 @where_it_lives
 def on_side_stream(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call with the inputs written late on a side stream, and results read when that stream is done."""
+    return _written_late(subject, case, lay_out(subject, case), lay_out(subject, other_data(case)), seconds)
+
+
+@where_it_lives
+def with_late_splits(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call as `on_side_stream` does, with `splits` on the device written as late.
+
+    Before, the first expert has all rows: no output has more of them then, so that who reads too early stays in `out`.
+    """
+    counts, outs = list(case.params["splits"]), [to_library(like.copy(), subject.arrays) for like in golden_like(case)]
+    late, early = lay_out(subject, case), lay_out(subject, other_data(case))
+    for laid, given in ((late, counts), (early, [sum(counts), *[0] * (len(counts) - 1)])):
+        laid["splits"] = to_library(np.array(given, np.int32), subject.arrays)
+    called = _written_late(subject, case, late, early, seconds, out=tuple(outs) if len(outs) > 1 else outs[0])
+    if called.outcome is not Outcome.PASS or called.finding:
+        return called
+    return Called(tuple(np.array(to_numpy(out), copy=True) for out in outs), tuple(outs))
+
+
+def _written_late(
+    subject: Subject, case: Case, late: Mapping[str, Any], given: Mapping[str, Any], seconds: float, **extra: Any
+) -> Called:
+    """Call on arrays that get what stands in others late on a side stream."""
     streams = STREAMED[subject.arrays]
-    late = lay_out(subject, case)
-    given = lay_out(subject, other_data(case))
     streams.wait()
 
-    def written_late() -> Mapping[str, Any]:
+    def inputs() -> Mapping[str, Any]:
         streams.hold()
         for name, array in given.items():
             array[...] = late[name]
         return given
 
     with streams.stream():
-        called = call_on(subject, case, written_late, seconds)
+        called = call_on(subject, case, inputs, seconds, **extra)
         streams.wait()
     return called
 

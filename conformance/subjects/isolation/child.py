@@ -50,7 +50,7 @@ CALLS = {
             ),
         ),
         (at_once, ("call_at_once", "call_beside", "call_on_two_streams", "call_twice_at_once")),
-        (streams, ("on_another_device", "on_side_stream", "under_graph")),
+        (streams, ("on_another_device", "on_side_stream", "under_graph", "with_late_splits")),
         (ways, ("call_with_array_splits",)),
         (parts_of, ("call_parts",)),
     )
