@@ -38,6 +38,19 @@ def on_the_default_stream(x, profile):
         return result
 
 
+def without_a_join(x, profile):
+    """Launch on a stream that waits for the caller's, which does not wait for it unless it is the default one."""
+    import cupy
+
+    from refnum.gpu import ops
+
+    mark = cupy.cuda.get_current_stream().record()
+    with OWN.setdefault(0, cupy.cuda.Stream()) as own:
+        own.wait_event(mark)
+        return ops.quantize_mxfp4(x, profile)
+
+
+OWN: dict = {}
 KEPT: dict = {}
 
 
@@ -50,9 +63,10 @@ def kept_from_before(x, profile):
     return KEPT[threading.get_ident()]
 
 
-def test_a_kernel_on_another_stream_is_named():
-    row = judged(on_the_default_stream)
-    assert row["outcome"] == "mismatch" and "stream-ignored" in row["findings"]
+@pytest.mark.parametrize("function", [on_the_default_stream, without_a_join])
+def test_a_kernel_on_another_stream_is_named(function):
+    row = judged(function)
+    assert row["outcome"] == "mismatch" and "stream-ignored" in row["findings"], row
 
 
 def test_a_result_kept_from_before_the_capture_is_named():

@@ -1,7 +1,9 @@
 """Calls on streams of the caller's own, on another device and under CUDA graph capture, for libraries with streams.
 
-The side stream is held up before the inputs are written in it, so that a kernel launched on any other stream reads
-what was there before. A graph is captured once and launched twice, with other data in the same storage in between.
+The side stream is held up before the inputs are written in it, so that a kernel launched on any other stream reads what
+was there before; from then on all multiprocessors are busy, so that results of a kernel for which the side stream does
+not wait are read before they are there. A graph is captured once and launched twice, with other data in the same
+storage in between.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from ...cases.operation import golden_like
 from ...cases.same_bytes import same
 from ..arrays import overwrite, to_library, to_numpy
 from ..subject import Subject, arguments_for
-from .call import Called, call, call_on, lay_out, other_data, raw, where_it_lives
+from .call import POISONS, Called, call, call_on, lay_out, other_data, raw, where_it_lives
 
 HOLD_BYTES, HOLDS = 1 << 28, 40
 """What a side stream fills before the inputs come: some milliseconds of an H200."""
@@ -256,14 +258,21 @@ def with_late_splits(subject: Subject, case: Case, seconds: float = 60.0) -> Cal
 def _written_late(
     subject: Subject, case: Case, late: Mapping[str, Any], given: Mapping[str, Any], seconds: float, **extra: Any
 ) -> Called:
-    """Call on arrays that get what stands in others late on a side stream."""
+    """Call on arrays that get what stands in others late on a side stream, while another one keeps the device busy."""
     streams = STREAMED[subject.arrays]
+    busy, _ = two_streams(subject.arrays, streams.device())
     streams.wait()
 
     def inputs() -> Mapping[str, Any]:
+        for like in golden_like(case):  # memory for results that holds none of an earlier call
+            to_library(np.full(like.nbytes, POISONS[0], np.uint8), subject.arrays)
         streams.hold()
         for name, array in given.items():
             array[...] = late[name]
+        mark = streams.mark()
+        with busy:
+            streams.behind(mark)
+            streams.hold()
         return given
 
     with streams.stream():
