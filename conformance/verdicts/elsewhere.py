@@ -26,7 +26,7 @@ from ..subjects.calls.moved import (
 )
 from ..subjects.calls.streams import on_another_device, on_side_stream, with_late_splits
 from ..subjects.subject import Subject
-from .blame import Golden, breach, compared, to_blame, wrong
+from .blame import Golden, breach, compared, mostly, right, to_blame, wrong
 from .refusals import refused
 from .tally import Tally
 
@@ -39,14 +39,14 @@ Judging = Callable[[Subject, Case, Golden, Tally, float], None]
 class Elsewhere:
     """The same data in other storage or on another stream: how to call, and what a wrong result is called.
 
-    refusable: whether a subject may refuse it; nobody may refuse a stream.
+    streams: whether two streams race there: nobody may refuse a stream, and what is wrong mostly is its fault.
     """
 
     name: str
     call: Callable[[Subject, Case, float], Called]
     finding: str
     words: str
-    refusable: bool = True
+    streams: bool = False
 
 
 def elsewhere(storage: Elsewhere) -> Judging:
@@ -54,7 +54,7 @@ def elsewhere(storage: Elsewhere) -> Judging:
 
     def run(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
         called = storage.call(subject, case, seconds)
-        if storage.refusable and refused(called, tally.probes, storage.name):
+        if not storage.streams and refused(called, tally.probes, storage.name):
             return
         if called.outcome in (Outcome.FAULT, Outcome.TIMEOUT):
             called = replace(called, words=f"{called.words} ({storage.name}; to say no, raise an error)")
@@ -63,7 +63,13 @@ def elsewhere(storage: Elsewhere) -> Judging:
             return storage.call(subject, other, seconds)
 
         seen = compared(called, case, golden, tally, again, storage.name)
-        if wrong(called, seen, tally) and to_blame(subject, case, golden, tally, seconds, lambda: again(case)):
+        if not wrong(called, seen, tally):
+            return
+        if storage.streams:
+            blamed = mostly(subject, case, golden, tally, seconds, lambda: not right(again(case), case, golden, tally))
+        else:
+            blamed = to_blame(subject, case, golden, tally, seconds, lambda: again(case))
+        if blamed:
             breach(tally, case, storage.finding, storage.words, seen)
 
     return run
@@ -130,7 +136,7 @@ GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM, ANOTHER_DEVICE = (
         on_side_stream,
         "stream-ignored",
         "wrong when the caller's current stream is not the default one: it launches on another stream",
-        refusable=False,
+        streams=True,
     ),
     Elsewhere(
         "another device",
@@ -144,7 +150,7 @@ LATE_SPLITS = Elsewhere(
     with_late_splits,
     Finding.STREAM,
     "right by splits in an array, wrong when they are written late on the caller's stream: another one reads them",
-    refusable=False,
+    streams=True,
 )
 COLUMNS_OF_ONE, COLUMNS_IN_TURN, SAME_ARRAY = (
     Elsewhere(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,8 +20,9 @@ from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import run_golden
 from refnum.conformance.cases.structure.cutting import ANOTHER_THREAD, AT_ONCE, THE_SAME
 from refnum.conformance.subjects.calls import at_once, streams
+from refnum.conformance.subjects.calls.call import Called
 from refnum.conformance.subjects.subject import Subject
-from refnum.conformance.verdicts import probes, reproduce
+from refnum.conformance.verdicts import elsewhere, probes, reproduce
 from refnum.conformance.verdicts.structural import behind
 from refnum.conformance.verdicts.tally import Tally
 
@@ -196,6 +198,23 @@ def test_a_kernel_that_assumes_the_first_device_is_told(lanes):
     assert probed("another device", Subject("k", {"quantize_mxfp4": kernel})) == {Finding.DEVICE}
     right = Subject("k", {"quantize_mxfp4": lambda x, profile: refnum.quantize_mxfp4(x, profile)})
     assert probed("another device", right) == set() and lanes.device() == 0
+
+
+@pytest.mark.parametrize(("wrong", "findings", "flips"), [
+    ((1, 1, 0, 1), {Finding.STREAM}, 0), ((1, 0, 0, 1), {Finding.NOT_DETERMINISTIC}, 1), ((0,), set(), 0)])  # fmt: skip
+def test_a_stream_is_blamed_for_what_is_wrong_on_it_mostly(monkeypatch, wrong, findings, flips):
+    """Two streams race: it need not be wrong each time."""
+    left, golden = list(wrong), tuple(run_golden(CASE).values())
+
+    def races(subject, case, seconds):
+        packed, scales = golden
+        return Called((packed ^ np.uint8(left.pop(0)), scales))
+
+    tally = Tally("k", CASE.operation, CASE.profile, dict(CASE.params))
+    right = Subject("k", {"quantize_mxfp4": lambda x, profile: refnum.quantize_mxfp4(x, profile)})
+    one = replace(elsewhere.SIDE_STREAM, call=races)
+    elsewhere.elsewhere(one)(right, CASE, run_golden(CASE), tally, 60.0)
+    assert {failure.finding for failure in tally.failures} == findings and tally.flips == flips and not left
 
 
 @pytest.mark.parametrize("turn", [0, 3])

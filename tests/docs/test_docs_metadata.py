@@ -89,5 +89,5 @@ def test_the_guide_has_every_probe_and_whether_it_may_be_refused():
     section = guide.partition("## Probes of the calling contract")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `([^`]+)` \|.*\| (yes|no) \|$", section, re.MULTILINE))
     assert list(rows) == [probe.name for probe in PROBES]
-    assert {probe.name: rows[probe.name] for probe in MOVED} == {p.name: ["no", "yes"][p.refusable] for p in MOVED}
+    assert {probe.name: rows[probe.name] for probe in MOVED} == {p.name: ["yes", "no"][p.streams] for p in MOVED}
     assert all(f"`{one.finding}`" in section for one in MOVED)
