@@ -7,7 +7,7 @@ with the model's own, and a difference is an AssertionError: an explanation neve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -25,6 +25,7 @@ from .hadamard_explained import rotate_quantize_steps, rotate_steps
 from .layouts import scales_from_layout
 from .logarithmic_explained import LOGARITHMIC
 from .nvfp4_explained import dequantize_steps, quantize_steps
+from .oscillation_explained import OSCILLATION
 from .product_steps import PRODUCTS, product_steps
 from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
@@ -38,7 +39,9 @@ from .tiles import quantize_fp8_tiles, tile_count
 class Explanation:
     """The steps for one element. `str()` prints them as a table; `code` and `scale` are the results.
 
-    Of a scalar conversion `code` is the code, or the bits of the float, and `scale` is None.
+    Of a scalar conversion `code` is the code, or the bits of the float, and `scale` is None. `outputs` has the bits of
+    each output at the place by name, for operations whose results are floats, counts or truth values, or several;
+    `code` is the first of them.
     """
 
     operation: str
@@ -47,6 +50,7 @@ class Explanation:
     steps: tuple[Step, ...]
     code: int
     scale: int | None
+    outputs: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         width = max(len(step.name) for step in self.steps)
@@ -314,6 +318,16 @@ def _occ(operation: str, arguments: dict[str, Any], profile: Profile, index: Any
     return Explanation(operation, profile.name, (row, column), tuple(steps), code, None)
 
 
+def _by_outputs(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """An element by float32 operations, each of them a step, to the bits of each output at its place."""
+    first, steps_of = STEPWISE[operation]
+    at = _anywhere(np.shape(arguments[first]), index)
+    steps, found = steps_of(arguments, at)
+    return Explanation(operation, profile.name, at, tuple(steps), next(iter(found.values())), None, found)
+
+
+STEPWISE = {**OSCILLATION}
+"""Operation -> the argument whose shape an index is of, and its steps as bits of each output."""
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),
     "mxfp4_to_fp8": (E2M1, E4M3),
@@ -339,6 +353,7 @@ EXPLAINED = {
     **dict.fromkeys(("quantize_tetrajet", "q_ema"), _tetrajet),
     **dict.fromkeys(LOGARITHMIC, _logarithmic),
     **dict.fromkeys(("hadamard16", "hadamard_quantize_nvfp4"), _rotation),
+    **dict.fromkeys(STEPWISE, _by_outputs),
     "dge": _dge,
     "occ": _occ,
 }

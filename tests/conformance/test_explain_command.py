@@ -54,3 +54,17 @@ def test_explain_takes_both_rows_of_a_product():
 def test_explain_refuses_what_is_no_product(given, words):
     result = refnum("explain", *given)
     assert result.exit_code == 2 and words in " ".join(result.stderr.split())
+
+
+def test_explain_takes_a_row_of_an_operation_without_blocks_as_it_is():
+    norms = ",".join(map(str, range(130)))
+    told = refnum("explain", "out_control", "--values", norms, "--index", "1").stdout
+    assert "of 130" in told and "rank" in told and "not among the first 128: 0" in told
+    told = refnum("explain", "occ", "--values", "1,2,3").stdout
+    assert "elements 0 and 2 of 3 in order" in told  # and no zeros beside them
+
+
+@pytest.mark.parametrize("operation", ["q_ramping", "ramping_step", "osci_reset", "q_ema", "luq", "dequantize_nvfp4"])
+def test_explain_refuses_values_alone_where_other_numbers_are_needed(operation):
+    result = refnum("explain", operation, "--values", "1,2")
+    assert result.exit_code == 2 and f"{operation} takes numbers beside the values" in " ".join(result.stderr.split())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import refnum as R
-from refnum.explanation import EXPLAINED
+from refnum.explanation import EXPLAINED, STEPWISE
 from refnum.logarithmic_explained import LOGARITHMIC
 from refnum.product_steps import PRODUCTS
 
@@ -92,7 +92,8 @@ def test_every_element_ends_in_the_models_code(operation):
     tetrajet = {"quantize_tetrajet", "q_ema"}  # test_tetrajet.py
     logarithmic = set(LOGARITHMIC)  # test_logarithmic.py
     further = {"hadamard16", "hadamard_quantize_nvfp4", "dge", "occ"}  # test_explain_further.py
-    assert {*CASES, *SCALAR_CASES, *PRODUCTS} | nvfp4 | tetrajet | logarithmic | further == set(EXPLAINED)
+    stepwise = set(STEPWISE)  # tests/conformance/test_explained_outputs.py
+    assert {*CASES, *SCALAR_CASES, *PRODUCTS} | nvfp4 | tetrajet | logarithmic | further | stepwise == set(EXPLAINED)
 
 
 def test_the_maximum_is_shown_with_its_own_lane():

@@ -240,7 +240,42 @@ def products() -> Iterator[tuple[str, dict[str, Any], Index]]:
     yield "matmul_bf16", {"a": wide, "b": wide}, (0, 1)
 
 
-FAMILIES = (quantisers, recasts, scalars, nvfp4, rotations, tetrajet, logarithmic, estimators, products)
+def oscillation() -> Iterator[tuple[str, dict[str, Any], Index]]:
+    pairs = [(0.01, 3.2), (0, 1), (0, 0), (-1, 2), (np.nan, 1), (np.inf, 1), (1, np.inf), (-1, -np.inf), (1e-9, 3e38),
+             (-1e-8, 1), (0.3, 4.8), (2.0**-149, 2.0**-149), (1, 16), (-0.0, 3), (3e38, 2.0**-140)]  # fmt: skip
+    walked, jumped = np.array(pairs, np.float32).T.copy()
+    case = {"dist_w": walked, "dist_q": jumped}
+    for index in range(len(pairs)):
+        yield "q_ramping", case, index
+        yield "osci_reset_by_distance", case, index
+    yield "q_ramping", {**case, "alpha": (1, 3), "beta": 7, "most": 1000}, 0
+    yield "osci_reset_by_distance", {**case, "threshold": 0.5}, 0
+    total = np.array([1.5, 2.0**-149, -0.0, 3e38, 16777216, 0.1], np.float32)
+    grad = np.array([0.1, 2.0**-149, -0.0, 3e38, 1, -0.1], np.float32)
+    count, period = np.array([2, 5, 0, 0, 0x1FFFFFE, 0], np.int32), np.array([3, 4, 1, 1, 0x1FFFFFF, 2], np.int32)
+    steps = {"total": total, "count": count, "grad": grad, "period": period}
+    for index in range(6):
+        yield "ramping_step", steps, index
+    for special in (np.nan, -np.inf):
+        yield "ramping_step", {**steps, "grad": np.array([1, 1, 1, 1, special, 1], np.float32)}, 0
+    w = np.tile(WAVE[:16, :16].reshape(2, 128), (1, 2)) / np.float32(3)
+    w[0, :2] = np.nan, np.inf
+    packed, scales, outer = R.quantize_tetrajet_v2(w)
+    weights = {"w": w, "packed": packed, "scales": scales, "outer": outer}
+    for index in ((0, 0), (0, 1), (0, 30), (1, 130), (1, 141)):
+        yield "osci_reset", weights, index
+    yield "osci_reset", {**weights, "scales": np.zeros_like(scales), "threshold": (1, 4)}, (1, 3)
+    norms = np.array([*range(300)], np.float32).reshape(2, 150) % 7
+    norms[1, 4:6] = np.nan, -0.0
+    for index in ((0, 6), (0, 148), (1, 4), (1, 5)):
+        yield "out_control", {"norms": norms}, index
+        yield "out_control", {"norms": norms, "share": (1, 2)}, index
+    yield "out_control", {"norms": norms[0, :100].copy()}, 6
+
+
+FAMILIES = (
+    quantisers, recasts, scalars, nvfp4, rotations, tetrajet, logarithmic, estimators, products, oscillation,
+)  # fmt: skip
 
 
 CASES = {f"{one.__name__}-{number}": case for one in FAMILIES for number, case in enumerate(one())}

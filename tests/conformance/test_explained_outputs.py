@@ -1,0 +1,108 @@
+"""Explanations by float32 steps end in the golden bits of every output, on cases of all kinds.
+
+Corners, the cases of the controls and drawn ones; of each some elements, the first NaN, infinity and zero among them.
+"""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+
+import refnum
+from refnum.arrays import unpack_nibbles
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.operation import OPERATIONS, outputs_of, run_golden
+from refnum.conformance.cases.recipes import sampled_cases
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.mismatches.page import page, source_index
+from refnum.explanation import STEPWISE
+from refnum.philox import random_words
+
+CORNERS = 60
+"""Corners of a variant that are looked at, from all parts of the set."""
+
+
+def cases(operation, params):
+    corners = list(corner_cases(operation, "HOPPER", params))
+    return chain(corners[:: -(-len(corners) // CORNERS)], control_cases(operation, "HOPPER", params),
+                 sampled_cases(operation, "HOPPER", params, 11, 4))  # fmt: skip
+
+
+def elements(case, number):
+    """Places of some elements, as indices of the first input, and the first of each special kind."""
+    name = STEPWISE[case.operation][0]
+    array = case.inputs[name]
+    shape = (*array.shape[:-1], array.shape[-1] * (2 if name == "packed" else 1))
+    size = int(np.prod(shape))
+    flat = {int(word) % size for word in random_words(3, number)} if size else set()
+    for given in case.inputs.values():
+        if given.shape == shape and given.dtype.kind in "fV":
+            numbers = given.astype(np.float32).reshape(-1)
+            kinds = (np.isnan(numbers), np.isinf(numbers), numbers == 0)
+            flat |= {int(kind.argmax()) for kind in kinds if kind.any()}
+    return shape, [tuple(map(int, np.unravel_index(one, shape))) for one in sorted(flat)]
+
+
+def golden_at(output, array, shape, at):
+    """The item of an output that belongs to an element: its own, or its group's."""
+    array = unpack_nibbles(array) if output.kind == "packed" else array
+    if array.shape == shape:
+        return int(array[at])
+    if array.shape == (1,):
+        return int(array[0])
+    tall = -(-shape[0] // array.shape[0]) if array.shape[0] else 1
+    return int(array[at[0] // tall, at[1] // (-(-shape[1] // array.shape[1]))])
+
+
+@pytest.mark.parametrize("operation", list(STEPWISE))
+def test_the_steps_end_in_the_golden_bits_of_every_output(operation):
+    seen, names = 0, set()
+    for params in OPERATIONS[operation].variants():
+        for number, case in enumerate(cases(operation, params)):
+            golden = run_golden(case)
+            shape, places = elements(case, number)
+            for at in places:
+                told = refnum.explain(operation, case, at)
+                assert told.index == at and told.steps[0].name == "element" and told.steps[0].clause in ("N0", "N1")
+                assert all(step.clause.startswith("N") and step.text for step in told.steps)
+                for output in outputs_of(case):
+                    if output.name == "kept":  # places in a group, which are no number of an element
+                        continue
+                    expected = golden_at(output, golden[output.name], shape, at)
+                    assert told.outputs[output.name] == expected, (case.label, output.name, at)
+                    names.add(output.name)
+                assert told.code == next(iter(told.outputs.values()))
+                seen += 1
+    assert seen > 40 and names
+
+
+@pytest.mark.parametrize("operation", list(STEPWISE))
+def test_the_last_steps_show_the_golden_bits(operation):
+    """A page of a mismatch of any output states the step of that name, with the bits that are expected."""
+    params = OPERATIONS[operation].defaults()
+    (case,) = control_cases(operation, "HOPPER", params)
+    golden = run_golden(case)
+    for output in outputs_of(case):
+        flipped = golden[output.name].copy()
+        flipped.reshape(-1)[5 % flipped.size] ^= 1
+        shown = page(case, golden, {**golden, output.name: flipped}, 0)
+        if source_index(output, case, tuple(shown["index"])) is None:
+            assert not shown["steps"]
+            continue
+        assert shown["steps"][0]["name"] == "element", shown["steps"]
+        told, expected = shown["rule"], int(shown["expected"]["bits"], 16)
+        assert told
+        if output.kind == "values" and expected:
+            width = len(shown["expected"]["bits"]) - 2
+            assert f"0x{expected:0{width}X}" in told
+
+
+def test_the_element_of_a_groups_scale_lies_in_the_group():
+    x = np.zeros((2, 256), np.float32)
+    x[1, 150], x[0, 40] = 7, 3
+    case = Case("quantize_tetrajet_v2", "HOPPER", {"seed": None, "input": "float32"}, {"x": x})
+    outputs = {output.name: output for output in outputs_of(case)}
+    assert source_index(outputs["outer"], case, (1, 1)) == (1, 150)
+    assert source_index(outputs["scales"], case, (0, 2)) == (0, 40)
+    assert source_index(outputs["scales"], case, (0, 3)) == (0, 48)
