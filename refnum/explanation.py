@@ -33,6 +33,7 @@ from .scalar_steps import SCALARS, scalar_steps
 from .steps import Step, check_rounding, code_step, fields, round_steps, rule_steps, show
 from .tetrajet_explained import tetrajet_steps
 from .tiles import quantize_fp8_tiles, tile_count
+from .updates_explained import UPDATES
 
 
 @dataclass(frozen=True)
@@ -326,7 +327,7 @@ def _by_outputs(operation: str, arguments: dict[str, Any], profile: Profile, ind
     return Explanation(operation, profile.name, at, tuple(steps), next(iter(found.values())), None, found)
 
 
-STEPWISE = {**OSCILLATION}
+STEPWISE = {**OSCILLATION, **UPDATES}
 """Operation -> the argument whose shape an index is of, and its steps as bits of each output."""
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),

@@ -16,6 +16,9 @@ from .formats import BF16, FP32
 from .softfloat import INF, NAN, SIGN
 from .steps import Step, show
 
+Place = tuple[int, ...]
+Explained = tuple[list[Step], dict[str, int]]
+"""The steps of an element, and the bits that they end in, of each output by name."""
 _INF, _NAN, _SIGN, _MAGNITUDE = int(INF), int(NAN), int(SIGN), 0x7FFFFFFF
 
 

@@ -13,6 +13,8 @@ from .arrays import float32_bits, unpack_nibbles
 from .codec import decode_table, value
 from .float_steps import (
     Chain,
+    Explained,
+    Place,
     agreed,
     bits_at,
     exact_text,
@@ -39,11 +41,9 @@ from .oscillation import (
     q_ramping,
     ramping_step,
 )  # fmt: skip
-from .steps import Step, fields, show
+from .steps import fields, show
 from .tetrajet_v2 import BLOCK_V2, TILE
 
-Place = tuple[int, ...]
-Explained = tuple[list[Step], dict[str, int]]
 _MAGNITUDE, _LARGE = 0x7FFFFFFF, 1 << 31
 
 

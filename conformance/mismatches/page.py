@@ -119,8 +119,8 @@ def rule_steps(case: Case, where: tuple[int, ...] | None) -> list[dict[str, str]
 def deciding_step(steps: list[dict[str, str]], output: str) -> str:
     """Return the step that decides: for a code its rounding, for a scale byte the scale rule, else the output's own."""
     of_code = ("rounding", "special", "recode", "value", "slope", "edge")
-    order = (output, "special", "scale exponent", "recode") if output == "scales" else (output, *of_code)
-    for name in order:
+    steps = [*(step for step in reversed(steps) if step["name"] == output), *steps]
+    for name in (output, *(("special", "scale exponent", "recode") if output == "scales" else of_code)):
         for step in steps:
             if step["name"] == name:
                 return f"{step['text']} ({step['clause']})"
