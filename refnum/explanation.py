@@ -32,6 +32,7 @@ from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .scalar_steps import SCALARS, scalar_steps
 from .steps import Step, check_rounding, code_step, fields, round_steps, rule_steps, show
 from .tetrajet_explained import tetrajet_steps
+from .tetrajet_v2_explained import TETRAJET_V2
 from .tiles import quantize_fp8_tiles, tile_count
 from .updates_explained import UPDATES
 
@@ -322,12 +323,13 @@ def _occ(operation: str, arguments: dict[str, Any], profile: Profile, index: Any
 def _by_outputs(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
     """An element by float32 operations, each of them a step, to the bits of each output at its place."""
     first, steps_of = STEPWISE[operation]
-    at = _anywhere(np.shape(arguments[first]), index)
+    shape = np.shape(arguments[first])
+    at = _anywhere((*shape[:-1], *(2 * n for n in shape[-1:])) if first == "packed" else shape, index)
     steps, found = steps_of(arguments, at)
     return Explanation(operation, profile.name, at, tuple(steps), next(iter(found.values())), None, found)
 
 
-STEPWISE = {**OSCILLATION, **UPDATES}
+STEPWISE = {**OSCILLATION, **TETRAJET_V2, **UPDATES}
 """Operation -> the argument whose shape an index is of, and its steps as bits of each output."""
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),

@@ -12,9 +12,9 @@ import numpy as np
 from .arrays import float32_bits
 from .codec import value
 from .exact_means import nearest_bits, root_bits
-from .formats import BF16, FP32
+from .formats import BF16, FP32, Format
 from .softfloat import INF, NAN, SIGN
-from .steps import Step, show
+from .steps import Step, fields, show
 
 Place = tuple[int, ...]
 Explained = tuple[list[Step], dict[str, int]]
@@ -179,6 +179,46 @@ class Chain:
         self.say(name, f"{lead}, {how}")
         return int(bits | sign)
 
+    def result(self, name: str, wide: int, dtype: Any) -> int:
+        """float32 bits as they are, or rounded once more to bfloat16, whose bits it returns."""
+        if np.dtype(dtype).itemsize == 4:
+            self.say(name, f"bits {float_text(wide)} of float32")
+            return wide
+        if is_finite(wide):
+            return self.round(name, number(wide), wide & _SIGN, narrow=True)
+        bits = _NAN >> 16 if is_nan(wide) else wide >> 16
+        self.say(name, f"bits {_text(BF16, bits)} of bfloat16")
+        return bits
+
+    def encode(self, name: str, fmt: Format, a: int) -> int:
+        """The code of a float32 number: to nearest, ties to even, saturating (N2)."""
+        if is_nan(a):
+            code = fmt.max_code if fmt.nan_code is None else fmt.nan_code
+            self.say(name, f"NaN: {fields(fmt, code)}", "N2")
+            return code
+        negative, integer = bool(a & _SIGN), fmt.kind == "integer"
+        known = ((value(fmt, code), code) for code in range(1 << fmt.bits))
+        numbers = sorted((x, code) for x, code in known if isinstance(x, Fraction)
+                         and (integer or bool(code & fmt.sign_mask) == negative))  # fmt: skip
+        ends = numbers[0], numbers[-1]
+        if not is_finite(a) or not ends[0][0] <= number(a) <= ends[1][0]:
+            code = ends[0 if negative else 1][1]
+            self.say(name, f"{_shown(a)} lies beyond {show(ends[0 if negative else 1][0])}, which it becomes", "N2")
+            return code
+        x = number(a)
+        (low, below), (high, above) = (max(one for one in numbers if one[0] <= x),
+                                       min(one for one in numbers if one[0] >= x))  # fmt: skip
+        if low == high:
+            code, where = below, "exactly"
+        elif x - low == high - x:
+            code = above if below & 1 else below
+            where = f"at the middle of {show(low)} and {show(high)}, to the even code"
+        else:
+            code = below if x - low < high - x else above
+            where = f"between {show(low)} and {show(high)}, nearer to the {'first' if code == below else 'second'}:"
+        self.say(name, f"{_shown(a)} is {where} {_code(fmt, code)}", "N2")
+        return code
+
     def _sum(self, name: str, text: str, a: int, b: int) -> int:
         if is_finite(a) and is_finite(b):
             return self.round(name, number(a) + number(b), a & b & _SIGN, text)
@@ -193,6 +233,10 @@ class Chain:
 
 def _shown(bits: int) -> str:
     return show(value(FP32, bits), bool(bits & _SIGN))
+
+
+def _code(fmt: Format, code: int) -> str:
+    return f"{fields(fmt, code)}, value {show(value(fmt, code), fmt.kind == 'float' and bool(code & fmt.sign_mask))}"
 
 
 def _operand(bits: int) -> str:

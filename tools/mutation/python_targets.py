@@ -36,7 +36,7 @@ TARGETS = (
             "optimisers", "schedules", "stable_spam", "gradients", "bounds", "arrays", "interchange", "environment",
             "errors", "digest", "profiles", "make_silu", "explanation", "steps", "scalar_steps", "nvfp4_explained",
             "hadamard_explained", "tetrajet_explained", "logarithmic_explained", "estimators_explained",
-            "oscillation_explained", "updates_explained", "float_steps", "__init__",
+            "oscillation_explained", "tetrajet_v2_explained", "updates_explained", "float_steps", "__init__",
         )),
         "model_questions",
         "ask_model",
