@@ -22,6 +22,7 @@ from .errors import ArgumentError, shown
 from .estimators_explained import dge_steps, occ_steps
 from .formats import E2M1, E4M3, FP32, get_format, magnitude_value
 from .hadamard_explained import rotate_quantize_steps, rotate_steps
+from .integer_explained import INTEGER
 from .layouts import scales_from_layout
 from .logarithmic_explained import LOGARITHMIC
 from .nvfp4_explained import dequantize_steps, quantize_steps
@@ -329,7 +330,7 @@ def _by_outputs(operation: str, arguments: dict[str, Any], profile: Profile, ind
     return Explanation(operation, profile.name, at, tuple(steps), next(iter(found.values())), None, found)
 
 
-STEPWISE = {**OSCILLATION, **TETRAJET_V2, **UPDATES}
+STEPWISE = {**OSCILLATION, **TETRAJET_V2, **UPDATES, **INTEGER}
 """Operation -> the argument whose shape an index is of, and its steps as bits of each output."""
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),
