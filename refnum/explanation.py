@@ -22,20 +22,17 @@ from .errors import ArgumentError, shown
 from .estimators_explained import dge_steps, occ_steps
 from .formats import E2M1, E4M3, FP32, get_format, magnitude_value
 from .hadamard_explained import rotate_quantize_steps, rotate_steps
-from .integer_explained import INTEGER
 from .layouts import scales_from_layout
 from .logarithmic_explained import LOGARITHMIC
 from .nvfp4_explained import dequantize_steps, quantize_steps
-from .oscillation_explained import OSCILLATION
 from .product_steps import PRODUCTS, product_steps
 from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .scalar_steps import SCALARS, scalar_steps
 from .steps import Step, check_rounding, code_step, fields, round_steps, rule_steps, show
+from .stepwise import STEPWISE
 from .tetrajet_explained import tetrajet_steps
-from .tetrajet_v2_explained import TETRAJET_V2
 from .tiles import quantize_fp8_tiles, tile_count
-from .updates_explained import UPDATES
 
 
 @dataclass(frozen=True)
@@ -330,8 +327,6 @@ def _by_outputs(operation: str, arguments: dict[str, Any], profile: Profile, ind
     return Explanation(operation, profile.name, at, tuple(steps), next(iter(found.values())), None, found)
 
 
-STEPWISE = {**OSCILLATION, **TETRAJET_V2, **UPDATES, **INTEGER}
-"""Operation -> the argument whose shape an index is of, and its steps as bits of each output."""
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),
     "mxfp4_to_fp8": (E2M1, E4M3),

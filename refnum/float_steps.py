@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -19,6 +19,12 @@ from .steps import Step, fields, show
 Place = tuple[int, ...]
 Explained = tuple[list[Step], dict[str, int]]
 """The steps of an element, and the bits that they end in, of each output by name."""
+Room = dict[str, tuple[str, Callable[[Mapping[str, Any], Place], Explained]]]
+"""Operation -> the argument whose shape an index is of, and the function that explains an element of it."""
+_NEAREST = {
+    "at": "at the middle of {}, to even", "below": "nearer to the first of {}", "above": "nearer to the second of {}"
+}  # fmt: skip
+"""Where a number lies between two others -> the words for it."""
 _INF, _NAN, _SIGN, _MAGNITUDE = int(INF), int(NAN), int(SIGN), 0x7FFFFFFF
 
 
@@ -69,9 +75,9 @@ def bits_at(array: Any, at: tuple[int, ...]) -> int:
 
 
 def result_bits(array: Any, at: tuple[int, ...]) -> int:
-    """The bits of one element of a result: of a float its pattern, of an integer or a truth value itself."""
+    """The bits of one element of a result: of a float and a signed integer the pattern."""
     one = np.asarray(array)[at]
-    return int(one.view(f"u{one.dtype.itemsize}")) if one.dtype.kind in "fV" else int(one)
+    return int(one.view(f"u{one.dtype.itemsize}")) if one.dtype.kind in "fVi" else int(one)
 
 
 def taken(arguments: Mapping[str, Any], required: str, optional: str = "") -> dict[str, Any]:
@@ -152,7 +158,9 @@ class Chain:
         size = abs(number(a))
         down, rest = divmod(size, 1)
         bits = nearest_bits(Fraction(round(size))) | a & _SIGN
-        how = "whole" if not rest else f"{_where(rest, Fraction(1, 2))} of {down} and {down + 1}"
+        minus = "-" if a & _SIGN else ""
+        where = _where(rest, Fraction(1, 2)).split()[0] if rest else ""
+        how = _NEAREST[where].format(f"{minus}{down} and {minus}{down + 1}") if rest else "whole"
         self.say(name, f"R({_shown(a)}), {how}: {float_text(bits)}")
         return bits
 
@@ -269,5 +277,4 @@ def _where(x: Fraction, middle: Fraction) -> str:
 def _between(low: int, where: str, bits: int, sign: int = 0, fmt: Any = FP32) -> str:
     """Where a magnitude lies between the bits below it and the next, and what it is rounded to."""
     ends = " and ".join(f"0x{end | sign:0{fmt.bits // 4}X}" for end in (low, low + 1))
-    word = {"at": "at the middle of", "below": "nearer to the first of", "above": "nearer to the second of"}[where]
-    return f"{word} {ends}{', to even' if where == 'at' else ''}: {_text(fmt, bits | sign)}"
+    return f"{_NEAREST[where].format(ends)}: {_text(fmt, bits | sign)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +14,7 @@ from .float_steps import (
     Chain,
     Explained,
     Place,
+    Room,
     agreed,
     bits_at,
     float_text,
@@ -173,11 +174,10 @@ def _back(arguments: Mapping[str, Any], at: Place) -> Explained:
     return chain.steps, agreed({"values": bits}, values=result_bits(result, at))
 
 
-INTEGER: dict[str, tuple[str, Callable[[Mapping[str, Any], Place], Explained]]] = {
+INTEGER: Room = {
     "sawb": ("x", _sawb),
     "int4_affine": ("x", _affine),
     "efficient_qat": ("x", _efficient),
     "int4_keep_two": ("x", _keep_two),
     "dequantize_int4": ("codes", _back),
 }
-"""As `oscillation_explained.OSCILLATION`."""

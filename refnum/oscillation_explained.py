@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +15,7 @@ from .float_steps import (
     Chain,
     Explained,
     Place,
+    Room,
     agreed,
     bits_at,
     exact_text,
@@ -164,12 +165,10 @@ def _control(arguments: Mapping[str, Any], at: Place) -> Explained:
     return chain.steps, agreed({"flags": flag}, flags=result_bits(result, at))
 
 
-OSCILLATION: dict[str, tuple[str, Callable[[Mapping[str, Any], Place], Explained]]] = {
+OSCILLATION: Room = {
     "q_ramping": ("dist_w", _ramping),
     "ramping_step": ("total", _step),
     "osci_reset": ("w", _reset),
     "osci_reset_by_distance": ("dist_w", _by_distance),
     "out_control": ("norms", _control),
 }
-"""Operation -> the argument whose shape an index is of, and (arguments, index) -> the steps and the bits that they end
-in, of each output by name."""

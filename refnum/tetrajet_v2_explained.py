@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from .arrays import TILE, float32_bits, unpack_nibbles
 from .codec import decode_table, value
-from .float_steps import Chain, Explained, Place, agreed, bits_at, float_text, is_nan, result_bits, taken
+from .float_steps import Chain, Explained, Place, Room, agreed, bits_at, float_text, is_nan, result_bits, taken
 from .formats import E2M1, E4M3
 from .softfloat import INF, NAN
 from .steps import code_step, fields, show
@@ -95,8 +95,7 @@ def _back(arguments: Mapping[str, Any], at: Place) -> Explained:
     return chain.steps, agreed({"values": chain.result("values", wide, result.dtype)}, values=result_bits(result, at))
 
 
-TETRAJET_V2: dict[str, tuple[str, Callable[[Mapping[str, Any], Place], Explained]]] = {
+TETRAJET_V2: Room = {
     "quantize_tetrajet_v2": ("x", _quantised),
     "dequantize_tetrajet_v2": ("packed", _back),
 }
-"""As `oscillation_explained.OSCILLATION`."""

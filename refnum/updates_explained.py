@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from .float_steps import Chain, Explained, Place, agreed, bits_at, float_text, is_above, result_bits, taken
+from .float_steps import Chain, Explained, Place, Room, agreed, bits_at, float_text, is_above, result_bits, taken
 from .softfloat import SIGN
 from .updates import adam_apply, spam_apply, stable_spam_apply
 
@@ -101,9 +101,8 @@ def _stable(arguments: Mapping[str, Any], at: Place) -> Explained:
     return _end(chain, at, results, w, m, v)
 
 
-UPDATES: dict[str, tuple[str, Callable[[Mapping[str, Any], Place], Explained]]] = {
+UPDATES: Room = {
     "adam_apply": ("gradient", _adam),
     "spam_apply": ("gradient", _spam),
     "stable_spam_apply": ("gradient", _stable),
 }
-"""As `oscillation_explained.OSCILLATION`."""

@@ -37,7 +37,7 @@ TARGETS = (
             "errors", "digest", "profiles", "make_silu", "explanation", "steps", "scalar_steps", "nvfp4_explained",
             "hadamard_explained", "tetrajet_explained", "logarithmic_explained", "estimators_explained",
             "oscillation_explained", "tetrajet_v2_explained", "updates_explained", "integer_explained", "float_steps",
-            "__init__",
+            "llm_quantisers_explained", "dequantised_explained", "stepwise", "__init__",
         )),
         "model_questions",
         "ask_model",
