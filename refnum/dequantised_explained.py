@@ -11,7 +11,7 @@ import numpy as np
 from .arrays import BLOCK, TILE, unpack_nibbles
 from .blocks import dequantize_mx, dequantize_mxfp4
 from .codec import value
-from .float_steps import Chain, Explained, Place, Room, agreed, result_bits, taken
+from .float_steps import Chain, Explained, Place, Room, agreed, of, result_bits, taken
 from .formats import E2M1, E4M3, E8M0, Format, get_format
 from .layouts import scales_from_layout
 from .softfloat import INF, NAN
@@ -63,7 +63,7 @@ def _steps(clause: str, fmt: Format, code: int, byte: int, result: Any, at: Plac
 
 
 DEQUANTISED: Room = {
-    "dequantize_mxfp4": ("packed", _mxfp4),
-    "dequantize_mx": ("codes", _mx),
-    "dequantize_fp8_tiles": ("codes", _tiles),
+    "dequantize_mxfp4": (of("packed"), _mxfp4),
+    "dequantize_mx": (of("codes"), _mx),
+    "dequantize_fp8_tiles": (of("codes"), _tiles),
 }

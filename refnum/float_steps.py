@@ -19,8 +19,9 @@ from .steps import Step, fields, show
 Place = tuple[int, ...]
 Explained = tuple[list[Step], dict[str, int]]
 """The steps of an element, and the bits that they end in, of each output by name."""
-Room = dict[str, tuple[str, Callable[[Mapping[str, Any], Place], Explained]]]
-"""Operation -> the argument whose shape an index is of, and the function that explains an element of it."""
+Shape = Callable[[Mapping[str, Any]], tuple[int, ...]]
+Room = dict[str, tuple[Shape, Callable[[Mapping[str, Any], Place], Explained]]]
+"""Operation -> of its arguments the shape that an index is of, and the function that explains an element of it."""
 _NEAREST = {
     "at": "at the middle of {}, to even", "below": "nearer to the first of {}", "above": "nearer to the second of {}"
 }  # fmt: skip
@@ -84,6 +85,17 @@ def taken(arguments: Mapping[str, Any], required: str, optional: str = "") -> di
     """The arguments of a golden function by their names, divided by spaces. KeyError without a required one."""
     given = {name: arguments[name] for name in required.split()}
     return {**given, **{name: arguments[name] for name in optional.split() if name in arguments}}
+
+
+def of(name: str) -> Shape:
+    """The shape of the elements of an argument, of packed codes two a byte."""
+    each = 2 if name == "packed" else 1
+
+    def shape(arguments: Mapping[str, Any]) -> tuple[int, ...]:
+        *rows, last = (1, *np.shape(arguments[name]))
+        return *rows[1:], *([last * each] if rows else [])
+
+    return shape
 
 
 def agreed(found: dict[str, int], **golden: int) -> dict[str, int]:

@@ -22,6 +22,7 @@ from .float_steps import (
     is_finite,
     is_nan,
     number,
+    of,
     order_of,
     result_bits,
     taken,
@@ -48,20 +49,26 @@ def _row(arguments: Mapping[str, Any], row: int) -> list[int]:
     return [int(bits) for bits in float32_bits(np.ascontiguousarray(arguments["x"]))[row]]
 
 
+def _units(magnitude: int) -> int:
+    """A finite magnitude in units of 2**-149."""
+    field = magnitude >> 23
+    return (magnitude & 0x7FFFFF | 0x800000) << field - 1 if field else magnitude
+
+
 def _sawb(arguments: Mapping[str, Any], at: Place) -> Explained:
     codes, scales = sawb(**taken(arguments, "x"))
     chain, own = Chain("N26.1"), bits_at(arguments["x"], at)
     chain.element(x=own)
     every = float32_bits(np.ascontiguousarray(arguments["x"])).reshape(-1) & np.uint32(_MAGNITUDE)
-    finite = [number(int(bits)) for bits in every if is_finite(int(bits))]
+    finite = [_units(bits) for bits in every.tolist() if is_finite(bits)]
     clip, count = 0, max(len(finite), 1)
     if finite:
-        square = chain.round("mean square", sum((x * x for x in finite), Fraction(0)) / count)
+        square = chain.round("mean square", Fraction(sum(x * x for x in finite), count << 298))
         spread = chain.multiply("12.1 * root", chain.root("root", square), int(FIRST))
-        mean = chain.round("mean magnitude", sum(finite, Fraction(0)) / count)
+        mean = chain.round("mean magnitude", Fraction(sum(finite), count << 149))
         clip = chain.subtract("clip", spread, chain.multiply("12.2 * mean", mean, int(SECOND)))
         if not 0 < clip < 0x7F800000:
-            clip = int(max(bits for bits in every if is_finite(int(bits))))
+            clip = max(bits for bits in every.tolist() if is_finite(bits))
             chain.say("clip", f"not positive and finite: the largest finite magnitude {float_text(clip)}")
     else:
         chain.say("clip", "no element is finite: 0")
@@ -175,9 +182,9 @@ def _back(arguments: Mapping[str, Any], at: Place) -> Explained:
 
 
 INTEGER: Room = {
-    "sawb": ("x", _sawb),
-    "int4_affine": ("x", _affine),
-    "efficient_qat": ("x", _efficient),
-    "int4_keep_two": ("x", _keep_two),
-    "dequantize_int4": ("codes", _back),
+    "sawb": (of("x"), _sawb),
+    "int4_affine": (of("x"), _affine),
+    "efficient_qat": (of("x"), _efficient),
+    "int4_keep_two": (of("x"), _keep_two),
+    "dequantize_int4": (of("codes"), _back),
 }

@@ -21,6 +21,7 @@ from .float_steps import (
     is_finite,
     is_nan,
     number,
+    of,
     order_of,
     result_bits,
     taken,
@@ -118,6 +119,6 @@ def _asymmetric(chain: Chain, vector: list[int], nan: bool, own: int, count: int
 
 
 LLM_QUANTISERS: Room = {
-    "llm_qat": ("x", _qat),
-    "llm_fp4": ("x", _fp4),
+    "llm_qat": (of("x"), _qat),
+    "llm_fp4": (of("x"), _fp4),
 }

@@ -24,6 +24,7 @@ from .float_steps import (
     is_finite,
     is_nan,
     number,
+    of,
     order_of,
     result_bits,
     taken,
@@ -166,9 +167,9 @@ def _control(arguments: Mapping[str, Any], at: Place) -> Explained:
 
 
 OSCILLATION: Room = {
-    "q_ramping": ("dist_w", _ramping),
-    "ramping_step": ("total", _step),
-    "osci_reset": ("w", _reset),
-    "osci_reset_by_distance": ("dist_w", _by_distance),
-    "out_control": ("norms", _control),
+    "q_ramping": (of("dist_w"), _ramping),
+    "ramping_step": (of("total"), _step),
+    "osci_reset": (of("w"), _reset),
+    "osci_reset_by_distance": (of("dist_w"), _by_distance),
+    "out_control": (of("norms"), _control),
 }

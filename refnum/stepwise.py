@@ -7,7 +7,18 @@ from .float_steps import Room
 from .integer_explained import INTEGER
 from .llm_quantisers_explained import LLM_QUANTISERS
 from .oscillation_explained import OSCILLATION
+from .payload_explained import PAYLOAD
+from .swiglu_explained import SWIGLU
 from .tetrajet_v2_explained import TETRAJET_V2
 from .updates_explained import UPDATES
 
-STEPWISE: Room = {**DEQUANTISED, **OSCILLATION, **TETRAJET_V2, **UPDATES, **INTEGER, **LLM_QUANTISERS}
+STEPWISE: Room = {
+    **DEQUANTISED,
+    **OSCILLATION,
+    **TETRAJET_V2,
+    **UPDATES,
+    **INTEGER,
+    **LLM_QUANTISERS,
+    **SWIGLU,
+    **PAYLOAD,
+}

@@ -9,7 +9,7 @@ import numpy as np
 
 from .arrays import TILE, float32_bits, unpack_nibbles
 from .codec import decode_table, value
-from .float_steps import Chain, Explained, Place, Room, agreed, bits_at, float_text, is_nan, result_bits, taken
+from .float_steps import Chain, Explained, Place, Room, agreed, bits_at, float_text, is_nan, of, result_bits, taken
 from .formats import E2M1, E4M3
 from .softfloat import INF, NAN
 from .steps import code_step, fields, show
@@ -96,6 +96,6 @@ def _back(arguments: Mapping[str, Any], at: Place) -> Explained:
 
 
 TETRAJET_V2: Room = {
-    "quantize_tetrajet_v2": ("x", _quantised),
-    "dequantize_tetrajet_v2": ("packed", _back),
+    "quantize_tetrajet_v2": (of("x"), _quantised),
+    "dequantize_tetrajet_v2": (of("packed"), _back),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .float_steps import Chain, Explained, Place, Room, agreed, bits_at, float_text, is_above, result_bits, taken
+from .float_steps import Chain, Explained, Place, Room, agreed, bits_at, float_text, is_above, of, result_bits, taken
 from .softfloat import SIGN
 from .updates import adam_apply, spam_apply, stable_spam_apply
 
@@ -102,7 +102,7 @@ def _stable(arguments: Mapping[str, Any], at: Place) -> Explained:
 
 
 UPDATES: Room = {
-    "adam_apply": ("gradient", _adam),
-    "spam_apply": ("gradient", _spam),
-    "stable_spam_apply": ("gradient", _stable),
+    "adam_apply": (of("gradient"), _adam),
+    "spam_apply": (of("gradient"), _spam),
+    "stable_spam_apply": (of("gradient"), _stable),
 }
