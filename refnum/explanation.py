@@ -323,7 +323,7 @@ def _occ(operation: str, arguments: dict[str, Any], profile: Profile, index: Any
 def _swiglu(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
     """N11.2: what the gate leaves, and its code under the scale of its tile or block."""
     at = _place(np.shape(arguments["gate"]), index)
-    given = {name: arguments[name] for name in ("gate", "up", "prob") if name in arguments}
+    given: dict[str, Any] = {name: arguments[name] for name in ("gate", "up", "prob") if name in arguments}
     inner = "quantize_mxfp4" if arguments.get("to", "fp8") == "mxfp4" else "quantize_fp8_tiles"
     steps, _ = gated_steps(given, at)
     told = _quantize(inner, {"x": swiglu(**given)}, profile, at)

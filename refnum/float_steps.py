@@ -92,8 +92,8 @@ def of(name: str) -> Shape:
     each = 2 if name == "packed" else 1
 
     def shape(arguments: Mapping[str, Any]) -> tuple[int, ...]:
-        *rows, last = (1, *np.shape(arguments[name]))
-        return *rows[1:], *([last * each] if rows else [])
+        found = np.shape(arguments[name])
+        return (*found[:-1], *(each * last for last in found[-1:]))
 
     return shape
 

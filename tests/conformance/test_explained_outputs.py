@@ -16,8 +16,9 @@ from refnum.conformance.cases.operation import OPERATIONS, outputs_of, run_golde
 from refnum.conformance.cases.recipes import sampled_cases
 from refnum.conformance.commands.check.control_cases import control_cases
 from refnum.conformance.mismatches.page import page, source_index
-from refnum.explanation import STEPWISE
+from refnum.explanation import EXPLAINED
 from refnum.philox import random_words
+from refnum.stepwise import STEPWISE
 
 CORNERS = 40
 """Corners of a variant that are looked at, from all parts of the set."""
@@ -94,6 +95,31 @@ def test_the_last_steps_show_the_golden_bits(operation):
         if output.kind == "values" and expected:
             width = len(shown["expected"]["bits"]) - 2
             assert f"0x{expected:0{width}X}" in told
+
+
+@pytest.mark.parametrize("operation", ["swiglu_quantize", "quantize_payload", "fp8_to_payload"])
+def test_joined_steps_end_in_the_golden_code_and_scale(operation):
+    for params in OPERATIONS[operation].variants():
+        for number, case in enumerate(cases(operation, params)):
+            golden = list(run_golden(case).values())
+            rows, columns = next(iter(case.inputs.values())).shape
+            if len(golden) == 1:
+                golden = [golden[0][:, : columns // 2], golden[0][:, columns // 2 :]]
+            codes = golden[0] if golden[0].shape == (rows, columns) else unpack_nibbles(golden[0])
+            for word in random_words(3, number) if rows * columns else ():
+                row, column = divmod(int(word) % (rows * columns), columns)
+                told = refnum.explain(operation, case, (row, column))
+                scale = golden[1][row, column // (128 if params.get("to") == "fp8" else 32)]
+                assert (told.code, told.scale, told.index) == (codes[row, column], scale, (row, column))
+                assert told.operation == operation and told.steps[0].name == "element"
+                assert told.steps[-1].name == ("payload" if operation.endswith("payload") else "code")
+
+
+def test_all_operations_that_compute_are_explained():
+    """What only moves bytes has no steps."""
+    assert {name for name, row in OPERATIONS.items() if name not in EXPLAINED} == {
+        name for name, row in OPERATIONS.items() if row.moves_only
+    }
 
 
 def test_the_element_of_a_groups_scale_lies_in_the_group():
