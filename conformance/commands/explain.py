@@ -95,8 +95,7 @@ def build(
         return Case(operation, profile, {**keywords, "input": dtype}, {row.inputs[0]: numbers})
     codes = _padded(np.array([_integer(word, 255) for word in words], np.uint8))
     packed = "packed" in OPERATIONS[operation].inputs
-    unit = 32 if packed else 128
-    count = -(-codes.shape[1] // unit)
+    count = -(-codes.shape[1] // row.reads.width)
     given = [_integer(word, 255) for word in (scales or "127").split(",")]
     if len(given) not in (1, count):
         raise ArgumentError(f"--scales has {len(given)} bytes; {codes.shape[1]} elements have {count} scales.")

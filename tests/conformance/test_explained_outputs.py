@@ -79,22 +79,29 @@ def test_the_steps_end_in_the_golden_bits_of_every_output(operation):
 @pytest.mark.parametrize("operation", list(STEPWISE))
 def test_the_last_steps_show_the_golden_bits(operation):
     """A page of a mismatch of any output states the step of that name, with the bits that are expected."""
-    params = OPERATIONS[operation].defaults()
-    (case,) = control_cases(operation, "HOPPER", params)
-    golden = run_golden(case)
-    for output in outputs_of(case):
-        flipped = golden[output.name].copy()
-        flipped.reshape(-1)[5 % flipped.size] ^= 1
-        shown = page(case, golden, {**golden, output.name: flipped}, 0)
-        if source_index(output, case, tuple(shown["index"])) is None:
-            assert not shown["steps"]
-            continue
-        assert shown["steps"][0]["name"] == "element", shown["steps"]
-        told, expected = shown["rule"], int(shown["expected"]["bits"], 16)
-        assert told
-        if output.kind == "values" and expected:
-            width = len(shown["expected"]["bits"]) - 2
-            assert f"0x{expected:0{width}X}" in told
+    for params in OPERATIONS[operation].variants():
+        (case,) = control_cases(operation, "HOPPER", params)
+        golden = run_golden(case)
+        for output in outputs_of(case):
+            flipped = golden[output.name].copy()
+            flipped.reshape(-1)[5 % flipped.size] ^= 1
+            shown = page(case, golden, {**golden, output.name: flipped}, 0)
+            if source_index(output, case, tuple(shown["index"])) is None:
+                assert not shown["steps"]
+                continue
+            assert shown["steps"][0]["name"] == "element", shown["steps"]
+            assert shown["rule"]
+            if output.kind == "values":
+                assert shown["expected"]["bits"] in shown["rule"]
+
+
+def test_nan_of_any_sign_and_payload_comes_first_and_zeros_are_equal():
+    bits = np.resize(np.array([0x3F800000, 0x80000000, 0], np.uint32), 256)
+    bits[40::20] = np.resize(np.array([0xFFC00000, 0x7F800001, 0x7FFFFFFF, 0xFF800001], np.uint32), 11)
+    case = Case("out_control", "HOPPER", {"share": [1, 2], "input": "float32"}, {"norms": bits.view(np.float32)[None]})
+    flags = run_golden(case)["flags"]
+    assert flags.sum() == 128 and flags[0, 240]
+    assert [refnum.explain("out_control", case, place).code for place in range(256)] == flags[0].tolist()
 
 
 @pytest.mark.parametrize("operation", ["swiglu_quantize", "quantize_payload", "fp8_to_payload"])

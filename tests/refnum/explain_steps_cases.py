@@ -96,6 +96,7 @@ def integers() -> Iterator[Case]:
     yield "int4_keep_two", {"x": np.array([[9, -8, 7, 3.5, -6.5]], np.float32), "group": 5}, 3
     yield "int4_keep_two", {"x": np.array([[9, -8, 7, 3.5, -6.5]], np.float32), "group": 5}, 1
     yield "llm_fp4", {"x": x, "maxval": np.array([5, 6, 7], np.float32)}, (2, 41)
+    yield "llm_qat", {"x": np.array([[0, -0.0, 0]], np.float32), "symmetric": False}, 1
     codes, scales = np.arange(16, dtype=np.uint8).reshape(1, 16), np.array([[0.3, -2]], np.float32)
     for index in (3, 7, 8, 15):
         yield "dequantize_int4", {"codes": codes, "scales": scales}, index
