@@ -93,12 +93,7 @@ def test_every_element_ends_in_the_models_code(operation):
     tetrajet = {"quantize_tetrajet", "q_ema"}  # test_tetrajet.py
     logarithmic = set(LOGARITHMIC)  # test_logarithmic.py
     further = {"hadamard16", "hadamard_quantize_nvfp4", "dge", "occ"}  # test_explain_further.py
-    others = {
-        *STEPWISE,
-        "swiglu_quantize",
-        "quantize_payload",
-        "fp8_to_payload",
-    }  # conformance/test_explained_outputs.py
+    others = {*STEPWISE, "swiglu_quantize", "quantize_payload", "fp8_to_payload"}
     assert {*CASES, *SCALAR_CASES, *PRODUCTS} | nvfp4 | tetrajet | logarithmic | further | others == set(EXPLAINED)
 
 
