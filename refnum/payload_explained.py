@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import row_counts
+from .arguments import require_integer, row_counts
 from .float_steps import Chain, Explained, Place, Room, agreed, bits_at, float_text, result_bits, taken
 from .payload import _placement, unpermute
 
@@ -34,7 +34,7 @@ def _unpermuted(arguments: Mapping[str, Any], at: Place) -> Explained:
 
 
 def _shape(arguments: Mapping[str, Any]) -> tuple[int, ...]:
-    return int(arguments["tokens"]), int(np.shape(arguments["rows"])[1])
+    return require_integer("tokens", arguments["tokens"], 0), *np.shape(arguments["rows"])[1:]
 
 
 PAYLOAD: Room = {"unpermute": (_shape, _unpermuted)}

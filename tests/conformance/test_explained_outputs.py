@@ -16,6 +16,7 @@ from refnum.conformance.cases.operation import OPERATIONS, outputs_of, run_golde
 from refnum.conformance.cases.recipes import sampled_cases
 from refnum.conformance.commands.check.control_cases import control_cases
 from refnum.conformance.mismatches.page import page, source_index
+from refnum.errors import RefnumError
 from refnum.explanation import EXPLAINED
 from refnum.philox import random_words
 from refnum.stepwise import STEPWISE
@@ -120,6 +121,24 @@ def test_joined_steps_end_in_the_golden_code_and_scale(operation):
                 assert (told.code, told.scale, told.index) == (codes[row, column], scale, (row, column))
                 assert told.operation == operation and told.steps[0].name == "element"
                 assert told.steps[-1].name == ("payload" if operation.endswith("payload") else "code")
+
+
+REFUSED = [
+    ("q_ramping", {"dist_w": np.ones(2, np.float32)}, 0, "'dist_q' is missing"),
+    ("q_ramping", {"dist_w": np.ones(2, np.float32), "dist_q": np.ones(2)}, 0, "allowed is float32"),
+    ("adam_apply", dict.fromkeys(("gradient", "weight", "m", "v"), np.ones(2, np.float32)), 1, "'factors' is missing"),
+    ("adam_apply", {"gradient": np.ones(2, np.float32)}, 2, "outside the array of shape"),
+    ("unpermute", {"rows": np.ones(3, np.float32), "row_map": np.zeros(0, int), "splits": [0], "tokens": 1}, 0, "rows"),
+    ("unpermute", {"rows": np.ones((0, 3), np.float32), "tokens": "a"}, 0, "tokens"),
+    ("out_control", {"norms": np.ones((2, 3), np.float32), "share": 2}, (1, 1), "share"),
+    ("dequantize_mxfp4", {"packed": np.zeros((1, 16), np.uint8), "scales": np.zeros((1, 2), np.uint8)}, 31, "scales"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "case", "index", "words"), REFUSED)
+def test_what_is_no_case_is_refused(operation, case, index, words):
+    with pytest.raises(RefnumError, match=words):
+        refnum.explain(operation, case, index)
 
 
 def test_all_operations_that_compute_are_explained():
