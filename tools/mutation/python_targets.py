@@ -42,7 +42,8 @@ TARGETS = (
         )),
         "model_questions",
         "ask_model",
-        ("tests/conformance/test_explain_command.py", "tests/training/test_stable_spam.py", *(
+        ("tests/conformance/test_explain_command.py", "tests/conformance/test_explained_outputs.py",
+         "tests/training/test_stable_spam.py", *(
             f"tests/refnum/test_{name}.py" for name in (
             "philox", "profiles", "layouts", "softfloat", "payload", "narrow", "published", "swiglu", "inputs",
             "model_edges", "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
