@@ -7,7 +7,7 @@ with the model's own, and a difference is an AssertionError: an explanation neve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -30,6 +30,9 @@ from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .scalar_steps import SCALARS, scalar_steps
 from .steps import Step, check_rounding, code_step, fields, round_steps, rule_steps, show
+from .stepwise import STEPWISE
+from .swiglu import swiglu
+from .swiglu_explained import gated_steps
 from .tetrajet_explained import tetrajet_steps
 from .tiles import quantize_fp8_tiles, tile_count
 
@@ -38,7 +41,9 @@ from .tiles import quantize_fp8_tiles, tile_count
 class Explanation:
     """The steps for one element. `str()` prints them as a table; `code` and `scale` are the results.
 
-    Of a scalar conversion `code` is the code, or the bits of the float, and `scale` is None.
+    Of a scalar conversion `code` is the code, or the bits of the float, and `scale` is None. `outputs` has the bits of
+    each output at the place by name, for operations whose results are floats, counts or truth values, or several;
+    `code` is the first of them.
     """
 
     operation: str
@@ -47,6 +52,7 @@ class Explanation:
     steps: tuple[Step, ...]
     code: int
     scale: int | None
+    outputs: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         width = max(len(step.name) for step in self.steps)
@@ -314,6 +320,37 @@ def _occ(operation: str, arguments: dict[str, Any], profile: Profile, index: Any
     return Explanation(operation, profile.name, (row, column), tuple(steps), code, None)
 
 
+def _swiglu(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N11.2: what the gate leaves, and its code under the scale of its tile or block."""
+    at = _place(np.shape(arguments["gate"]), index)
+    given: dict[str, Any] = {name: arguments[name] for name in ("gate", "up", "prob") if name in arguments}
+    inner = "quantize_mxfp4" if arguments.get("to", "fp8") == "mxfp4" else "quantize_fp8_tiles"
+    steps, _ = gated_steps(given, at)
+    told = _quantize(inner, {"x": swiglu(**given)}, profile, at)
+    first, *rest = told.steps
+    more = (*steps, replace(first, name="r"), *rest)
+    return replace(told, operation=operation, steps=more)
+
+
+def _joined(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N12.5: a code and a scale byte, and where they stand in a payload row."""
+    told = (_quantize if "x" in arguments else _recast)(_JOINED[operation], arguments, profile, index)
+    columns, (row, column) = np.shape(arguments["x" if "x" in arguments else "codes"])[1], told.index
+    scale = f"the scale byte {told.scale} is byte {columns // 2 + column // BLOCK}"
+    nibble = f"{'upper' if column % 2 else 'lower'} nibble of byte {column // 2}"
+    step = Step("payload", f"of row {row}: the code is the {nibble}, {scale}", "N12.1")
+    return replace(told, operation=operation, steps=(*told.steps, step))
+
+
+def _by_outputs(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """An element by float32 operations, each of them a step, to the bits of each output at its place."""
+    shape, steps_of = STEPWISE[operation]
+    at = _anywhere(shape(arguments), index)
+    steps, found = steps_of(arguments, at)
+    return Explanation(operation, profile.name, at, tuple(steps), next(iter(found.values())), None, found)
+
+
+_JOINED = {"quantize_payload": "quantize_mxfp4", "fp8_to_payload": "fp8_to_mxfp4"}
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),
     "mxfp4_to_fp8": (E2M1, E4M3),
@@ -339,6 +376,9 @@ EXPLAINED = {
     **dict.fromkeys(("quantize_tetrajet", "q_ema"), _tetrajet),
     **dict.fromkeys(LOGARITHMIC, _logarithmic),
     **dict.fromkeys(("hadamard16", "hadamard_quantize_nvfp4"), _rotation),
+    **dict.fromkeys(STEPWISE, _by_outputs),
+    **dict.fromkeys(_JOINED, _joined),
+    "swiglu_quantize": _swiglu,
     "dge": _dge,
     "occ": _occ,
 }

@@ -158,6 +158,7 @@ OPERATION: dict[str, Edit] = {
     "vectors/schema/common.schema.json": replaced('    "philox4x32"', '    "negate_e4m3",\n    "philox4x32"'),
     "refnum/negation.py": new(GOLDEN),
     "refnum/__init__.pyi": after("from .narrow import", "from .negation import negate_e4m3\n"),
+    "refnum/explanation.py": after("EXPLAINED = {", '    "negate_e4m3": _scalar,\n'),
     "conformance/cases/operation.py": after("_TABLE = (", ROW),
     "conformance/cases/corners/negation.py": new(CORNERS),
     "conformance/cases/domains/negation.py": new(DOMAINS),

@@ -105,6 +105,11 @@ def _is_proved(root: Path, file: str, row: Row) -> bool:
     return f'"{proof}"' in _text(root, file)
 
 
+def _is_explained(root: Path, file: str, row: Row) -> bool:
+    files = (path for pattern in ("*_explained.py", "*_steps.py") for path in (root / "refnum").glob(pattern))
+    return any(f'"{row.name}"' in _text(root, one) for one in (file, *(f"refnum/{path.name}" for path in files)))
+
+
 def _everywhere(row: Row) -> bool:
     return True
 
@@ -116,6 +121,10 @@ def _judged(row: Row) -> bool:
 def _written(row: Row) -> bool:
     """Whether the operation's clause is one that was written a second time from the text."""
     return row.clause not in clause_coverage.UNWRITTEN
+
+
+def _has_steps(row: Row) -> bool:
+    return row.judged and not row.facts.get("moves_only")
 
 
 def _computes(row: Row) -> bool:
@@ -140,6 +149,7 @@ PARTS = (
     Part("its name in the schema", "vectors/schema/common.schema.json", _mentions),
     Part("its golden function", "refnum/{family}.py", _names, _judged),
     Part("its public name", "refnum/__init__.pyi", _names, _judged),
+    Part("how it is explained", "refnum/explanation.py", _is_explained, _has_steps),
     Part("its second answer", "conformance/vectors/oracle/{family}.py", _names),
     Part("its vectors' questions", "conformance/vectors/cases/{family}.py", _names),
     Part("its vectors, by `refnum vectors build`,", "vectors/{name}", _has_vectors),

@@ -21,6 +21,9 @@ from .options import told
 
 _DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
 
+_ALONE = {"x", "norms", "codes", "packed", "scales", "a", "b"}
+"""Inputs that are built from the command line; an operation with others takes a replay file."""
+
 
 @told
 def explain(
@@ -63,19 +66,18 @@ def build(
 ) -> Case:  # fmt: skip
     """Return a case of one row: the values (or codes) given, padded with zeros to whole blocks of what has blocks.
 
+    Of an operation without blocks the row is as long as what is given.
+
     b, b_scales: of a product, whose row is not padded, the row of b and its scale bytes.
     """
     if operation not in EXPLAINED:
         raise ArgumentError(
             f"{operation!r} cannot be explained; choose from {', '.join(EXPLAINED)}, or give a replay file."
         )
-    if {"tensor_amax", "alpha", "r_log"} & set(OPERATIONS[operation].inputs):
+    row = OPERATIONS[operation]
+    if set(row.inputs) - _ALONE or row.kind("scales") == "values":
         raise ArgumentError(
             f"{operation} takes numbers beside the values: give a replay file, or call refnum.explain with a case."
-        )
-    if "ema" in OPERATIONS[operation].inputs:
-        raise ArgumentError(
-            f"{operation} takes an average beside the weights: give a replay file, or call refnum.explain."
         )
     if values is None:
         raise ArgumentError("Give --values, e.g. --values 1.25,0.1,-3, or a replay file.")
@@ -88,24 +90,23 @@ def build(
         raise ArgumentError(f"{operation} takes no --b and no --b-scales: it is no product.")
     if OPERATIONS[operation].scalar:
         return _scalars(operation, words, scales, profile, dtype, keywords)
-    if "x" in OPERATIONS[operation].inputs:
-        row = _padded(_floats(words, dtype))
-        return Case(operation, profile, {**keywords, "input": dtype}, {"x": row})
+    if row.main == "values":
+        numbers = _floats(words, dtype)[None] if row.block == 1 else _padded(_floats(words, dtype), row.unit)
+        return Case(operation, profile, {**keywords, "input": dtype}, {row.inputs[0]: numbers})
     codes = _padded(np.array([_integer(word, 255) for word in words], np.uint8))
     packed = "packed" in OPERATIONS[operation].inputs
-    unit = 32 if packed else 128
-    count = -(-codes.shape[1] // unit)
+    count = -(-codes.shape[1] // row.reads.width)
     given = [_integer(word, 255) for word in (scales or "127").split(",")]
     if len(given) not in (1, count):
         raise ArgumentError(f"--scales has {len(given)} bytes; {codes.shape[1]} elements have {count} scales.")
-    row = np.array([given * count if len(given) == 1 else given], np.uint8)
+    bytes_ = np.array([given * count if len(given) == 1 else given], np.uint8)
     if packed:
         if (codes > 15).any():
             raise ArgumentError("--values are E2M1 codes here, one an element: 0 to 15.")
         codes = np.ascontiguousarray(codes[:, 0::2] | codes[:, 1::2] << 4)
     if OPERATIONS[operation].even_rows:  # a column output packs two rows: the second one is the same
-        codes, row = np.repeat(codes, 2, axis=0), np.repeat(row, 2, axis=0)
-    return Case(operation, profile, keywords, {"packed" if packed else "codes": codes, "scales": row})
+        codes, bytes_ = np.repeat(codes, 2, axis=0), np.repeat(bytes_, 2, axis=0)
+    return Case(operation, profile, keywords, {"packed" if packed else "codes": codes, "scales": bytes_})
 
 
 def _words(text: str) -> list[str]:
@@ -200,8 +201,9 @@ def _integer(word: str, largest: int) -> int:
     return number
 
 
-def _padded(row: np.ndarray) -> np.ndarray:
-    width = max(32, -(-row.size // 32) * 32)
+def _padded(row: np.ndarray, unit: int = 0) -> np.ndarray:
+    unit = max(unit, 32)
+    width = max(unit, -(-row.size // unit) * unit)
     out = np.zeros((1, width), row.dtype)
     out[0, : row.size] = row
     return out

@@ -61,7 +61,7 @@ def page(
         "expected": sides[0],
         "observed": sides[1],
         "differs": _bits_apart(output, case, sides),
-        "rule": deciding_step(steps, output.name == "scales"),
+        "rule": deciding_step(steps, output.name),
         "steps": steps,
         "params": plain(case.params),
     }
@@ -116,11 +116,11 @@ def rule_steps(case: Case, where: tuple[int, ...] | None) -> list[dict[str, str]
         return [{"name": "explanation", "text": f"failed: {error}", "clause": ""}]
 
 
-def deciding_step(steps: list[dict[str, str]], of_scale: bool) -> str:
-    """Return the step that decides: for a code its rounding, for a scale byte the scale rule."""
+def deciding_step(steps: list[dict[str, str]], output: str) -> str:
+    """Return the step that decides: for a code its rounding, for a scale byte the scale rule, else the output's own."""
     of_code = ("rounding", "special", "recode", "value", "slope", "edge")
-    order = ("special", "scale exponent", "recode") if of_scale else of_code
-    for name in order:
+    steps = [*(step for step in reversed(steps) if step["name"] == output), *steps]
+    for name in (output, *(("special", "scale exponent", "recode") if output == "scales" else of_code)):
         for step in steps:
             if step["name"] == name:
                 return f"{step['text']} ({step['clause']})"
@@ -201,9 +201,26 @@ def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[in
             return (int(inside[0]), index[1]) if inside.size else None
         return _largest(case, index[0] * tall, index[1] * wide, tall, wide)
     down = OPERATIONS[case.operation].family == "hadamard" and case.params["axis"] == 0
+    if (group := _group(output, case)) != (1, 1):
+        row, column = index[::-1] if down else index
+        tall, wide = group[::-1] if down else group
+        return _largest(case, row * tall, column * wide, tall, wide) if tall else None
     turned = output.block.startswith("column") or (down and output.kind != "values")
     row, column = index[::-1] if turned else index
     return None if down and row >= len(case.inputs["x"]) else (row, column)  # it completes a group
+
+
+def _group(output: Output, case: Case) -> tuple[int, int]:
+    """Return the rows and columns of elements that one item of a result stands for, none of a threshold."""
+    if output.name == "thresholds":
+        return 0, 0
+    if output.name == "outer":
+        return 1, 128
+    if output.name not in ("scales", "zeros"):
+        return 1, 1
+    if output.kind == "codes":  # of E4M3
+        return int(case.params.get("tile", (1, 1))[0]), 16
+    return 1, int(case.params.get("group", 1))
 
 
 def _largest(case: Case, row: int, column: int, tall: int, wide: int) -> tuple[int, int]:

@@ -54,3 +54,40 @@ def test_explain_takes_both_rows_of_a_product():
 def test_explain_refuses_what_is_no_product(given, words):
     result = refnum("explain", *given)
     assert result.exit_code == 2 and words in " ".join(result.stderr.split())
+
+
+def test_explain_takes_a_row_of_an_operation_without_blocks_as_it_is():
+    norms = ",".join(map(str, range(130)))
+    told = refnum("explain", "out_control", "--values", norms, "--index", "1").stdout
+    assert "of 130" in told and "rank" in told and "not among the first 128: 0" in told
+    told = refnum("explain", "occ", "--values", "1,2,3").stdout
+    assert "elements 0 and 2 of 3 in order" in told  # and no zeros beside them
+
+
+def test_explain_takes_a_scale_for_each_block_of_codes():
+    given = ("--values", ",".join("7" * 33), "--scales", "127,129", "--index", "32")
+    told = refnum("explain", "dequantize_mx", *given).stdout
+    assert "6 * 2^2 = 24, exactly 0x41C00000" in told
+    assert "2 scales" in refnum("explain", "dequantize_mx", *given[:2], "--scales", "1,2,3").stderr
+    assert refnum("explain", "dequantize_mxfp4", *given).stdout.splitlines()[1:] == told.splitlines()[1:]
+    assert "6 * 2^0" in refnum("explain", "dequantize_fp8_tiles", "--values", "0x4C").stdout
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "dequantize_int4",
+        "unpermute",
+        "swiglu_backward",
+        "adam_apply",
+        "q_ramping",
+        "ramping_step",
+        "osci_reset",
+        "q_ema",
+        "luq",
+        "dequantize_nvfp4",
+    ],
+)
+def test_explain_refuses_values_alone_where_other_numbers_are_needed(operation):
+    result = refnum("explain", operation, "--values", "1,2")
+    assert result.exit_code == 2 and f"{operation} takes numbers beside the values" in " ".join(result.stderr.split())

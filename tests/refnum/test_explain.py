@@ -9,6 +9,7 @@ import refnum as R
 from refnum.explanation import EXPLAINED
 from refnum.logarithmic_explained import LOGARITHMIC
 from refnum.product_steps import PRODUCTS
+from refnum.stepwise import STEPWISE
 
 X = R.philox.random_words(6 * 160, 4).view(np.float32).reshape(6, 160).copy()
 X[~np.isfinite(X)] = 1.25
@@ -92,7 +93,8 @@ def test_every_element_ends_in_the_models_code(operation):
     tetrajet = {"quantize_tetrajet", "q_ema"}  # test_tetrajet.py
     logarithmic = set(LOGARITHMIC)  # test_logarithmic.py
     further = {"hadamard16", "hadamard_quantize_nvfp4", "dge", "occ"}  # test_explain_further.py
-    assert {*CASES, *SCALAR_CASES, *PRODUCTS} | nvfp4 | tetrajet | logarithmic | further == set(EXPLAINED)
+    others = {*STEPWISE, "swiglu_quantize", "quantize_payload", "fp8_to_payload"}
+    assert {*CASES, *SCALAR_CASES, *PRODUCTS} | nvfp4 | tetrajet | logarithmic | further | others == set(EXPLAINED)
 
 
 def test_the_maximum_is_shown_with_its_own_lane():

@@ -35,11 +35,15 @@ TARGETS = (
             "product_steps", "updates", "square_roots", "integer", "integer_steps", "llm_quantisers", "exact_means",
             "optimisers", "schedules", "stable_spam", "gradients", "bounds", "arrays", "interchange", "environment",
             "errors", "digest", "profiles", "make_silu", "explanation", "steps", "scalar_steps", "nvfp4_explained",
-            "hadamard_explained", "tetrajet_explained", "logarithmic_explained", "estimators_explained", "__init__",
+            "hadamard_explained", "tetrajet_explained", "logarithmic_explained", "estimators_explained",
+            "oscillation_explained", "tetrajet_v2_explained", "updates_explained", "integer_explained", "float_steps",
+            "llm_quantisers_explained", "dequantised_explained", "swiglu_explained", "payload_explained",
+            "stepwise", "__init__",
         )),
         "model_questions",
         "ask_model",
-        ("tests/conformance/test_explain_command.py", "tests/training/test_stable_spam.py", *(
+        ("tests/conformance/test_explain_command.py", "tests/conformance/test_explained_outputs.py",
+         "tests/training/test_stable_spam.py", *(
             f"tests/refnum/test_{name}.py" for name in (
             "philox", "profiles", "layouts", "softfloat", "payload", "narrow", "published", "swiglu", "inputs",
             "model_edges", "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
