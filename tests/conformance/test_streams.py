@@ -190,6 +190,26 @@ def test_calls_on_two_streams_that_do_not_end_are_late(lanes):
     assert [one.outcome for one in calls] == [Outcome.TIMEOUT] * 2
 
 
+def test_a_call_on_other_data_goes_before_the_one_whose_inputs_come_late(lanes):
+    seen = []
+
+    def kernel(x, profile):
+        seen.append(x.copy())
+        return refnum.quantize_mxfp4(x, profile)
+
+    called = streams.on_side_stream(Subject("k", {"quantize_mxfp4": kernel}), CASE)
+    assert called.outcome is Outcome.PASS and np.array_equal(seen[1], X) and not np.array_equal(seen[0], X)
+    assert [one[0] for one in lanes.said] == ["hold", "behind", "hold"]
+
+
+def test_what_ends_a_process_on_a_side_stream_is_a_fault(lanes):
+    def ends(x, profile):
+        raise SystemExit
+
+    called = streams.on_side_stream(Subject("k", {"quantize_mxfp4": ends}), CASE)
+    assert called.outcome is Outcome.FAULT and "SystemExit" in called.words
+
+
 def test_a_kernel_that_assumes_the_first_device_is_told(lanes):
     def kernel(x, profile):
         packed, scales = refnum.quantize_mxfp4(x, profile)

@@ -9,7 +9,7 @@ storage in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Protocol
 
@@ -264,9 +264,6 @@ def _written_late(
     streams.wait()
 
     def inputs() -> Mapping[str, Any]:
-        with suppress(Exception):  # leaves other results in the memory that the next ones may get
-            subject.operations[case.operation](**arguments_for(subject, case, given), **extra)
-        streams.wait()
         streams.hold()
         for name, array in given.items():
             array[...] = late[name]
@@ -277,6 +274,9 @@ def _written_late(
         return given
 
     with streams.stream():
+        # leaves other results in the memory that the next ones may get
+        call_on(subject, case, lambda: given, seconds, lambda *_: Called(), **extra)
+        streams.wait()
         called = call_on(subject, case, inputs, seconds, **extra)
         streams.wait()
     return called
