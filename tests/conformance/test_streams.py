@@ -119,11 +119,12 @@ def of_the_stream(lanes):
     return lambda: id(getattr(lanes.here, "lane", None))
 
 
-def probed(name, subject):
-    tally = Tally("k", CASE.operation, CASE.profile, dict(CASE.params))
+def probed(name, subject, case=CASE):
+    tally = Tally("k", case.operation, case.profile, dict(case.params))
+    tally.probes[name] = ""
     (chosen,) = (one for one in probes.PROBES if one.name == name)
-    assert chosen.applies(subject, CASE.operation)
-    chosen.run(subject, CASE, run_golden(CASE), tally, 60.0)
+    assert chosen.applies(subject, case.operation)
+    chosen.run(subject, case, run_golden(case), tally, 60.0)
     return {failure.finding for failure in tally.failures}
 
 
@@ -200,6 +201,36 @@ def test_a_call_on_other_data_goes_before_the_one_whose_inputs_come_late(lanes):
     called = streams.on_side_stream(Subject("k", {"quantize_mxfp4": kernel}), CASE)
     assert called.outcome is Outcome.PASS and np.array_equal(seen[1], X) and not np.array_equal(seen[0], X)
     assert [one[0] for one in lanes.said] == ["hold", "behind", "hold"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_splits_that_come_late_are_those_of_the_case(lanes, late):
+    """Before them the first expert has all rows; who keeps those is blamed for the stream."""
+    seen = []
+
+    def permute_pad(payload, row_map, splits, align=32, *, out=None):
+        if isinstance(splits, np.ndarray) and out is not None:
+            seen.append(splits.tolist())
+            splits = seen[-2] if late and len(seen) > 1 and seen[-1] == [1, 2] else seen[-1]
+        result = refnum.permute_pad(payload, row_map, splits, align)
+        if out is None:
+            return result
+        for one, part in zip(out, result, strict=True):
+            one[: part.shape[0]] = part
+        return out
+
+    inputs = {"payload": np.arange(3 * 68, dtype=np.uint8).reshape(3, 68), "row_map": np.arange(3, dtype=np.int32)}
+    case = Case("permute_pad", "HOPPER", {"align": 1, "splits": [1, 2]}, inputs)
+    subject = Subject("k", {"permute_pad": permute_pad})
+    called = streams.with_late_splits(subject, case)
+    assert called.outcome is Outcome.PASS and seen == [[3, 0], [1, 2]]
+    right = all(np.array_equal(a, b) for a, b in zip(called.results, run_golden(case).values(), strict=True))
+    assert right is not late
+    seen.clear()
+    _, again = reproduce.again(Finding.STREAM)(subject, case, 60.0)
+    assert again.outcome is Outcome.PASS and len(seen) == 2
+    seen.clear()
+    assert probed(probes.ARRAY_SPLITS, subject, case) == ({Finding.STREAM} if late else set())
 
 
 def test_what_ends_a_process_on_a_side_stream_is_a_fault(lanes):
