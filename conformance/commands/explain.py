@@ -70,9 +70,11 @@ def build(
 
     b, b_scales: of a product, whose row is not padded, the row of b and its scale bytes.
     """
+    if operation in OPERATIONS and operation not in EXPLAINED:
+        raise ArgumentError(f"{operation} only moves bytes: there are no steps to explain.")
     if operation not in EXPLAINED:
         raise ArgumentError(
-            f"{operation!r} cannot be explained; choose from {', '.join(EXPLAINED)}, or give a replay file."
+            f"{operation!r} cannot be explained; choose from {', '.join(sorted(EXPLAINED))}, or give a replay file."
         )
     row = OPERATIONS[operation]
     if set(row.inputs) - _ALONE or row.kind("scales") == "values":

@@ -44,6 +44,7 @@ def test_a_command_with_a_typing_mistake_is_suggested():
         (("replay", "absent.json"), "No such file: absent.json"),
         (("explain", "quantize_mxfp4"), "Give --values"),
         (("explain", "nothing", "--values", "1"), "cannot be explained"),
+        (("explain", "permute_pad", "--values", "1"), "permute_pad only moves bytes"),
         (("explain", "quantize_mxfp4", "--values", "one"), "neither a number"),
         (("explain", "quantize_mxfp4", "--values", "1", "--index", "99"), "outside the array"),
         (("explain", "quantize_mxfp4", "--values", "1", "--index", "x"), "is not a number"),
