@@ -231,6 +231,21 @@ def test_splits_that_come_late_are_those_of_the_case(lanes, late):
     assert again.outcome is Outcome.PASS and len(seen) == 2
     seen.clear()
     assert probed(probes.ARRAY_SPLITS, subject, case) == ({Finding.STREAM} if late else set())
+    seen.clear()  # where the first expert has all rows anyway there is nothing to be read too early
+    assert probed(probes.ARRAY_SPLITS, subject, replace(case, params={"align": 1, "splits": [3, 0]})) == set()
+    assert [len(one) for one in seen] == [2, 1025]
+
+
+def test_a_conversion_without_splits_is_shown_again_without_late_ones(lanes):
+    inputs = {"packed": np.ones((4, 16), np.uint8), "scales": np.full((4, 1), 127, np.uint8)}
+    case = Case("mxfp4_to_fp8_columns", "HOPPER", {"scale": "max", "splits": None}, inputs)
+
+    def mxfp4_to_fp8_columns(packed, scales, splits=None, scale="max", *, out=None):
+        assert splits is None and out is None
+        return refnum.mxfp4_to_fp8_columns(packed, scales, splits, scale)
+
+    subject = Subject("k", {"mxfp4_to_fp8_columns": mxfp4_to_fp8_columns})
+    assert reproduce.again(Finding.STREAM)(subject, case, 60.0)[1].outcome is Outcome.PASS
 
 
 def test_what_ends_a_process_on_a_side_stream_is_a_fault(lanes):
