@@ -11,6 +11,7 @@ import numpy as np
 from .arrays import float32_bits, own_bits
 from .codec import value
 from .estimators import _BOUNDS, _alpha, _cap, _released_place, dge, occ
+from .float_steps import bits_text
 from .formats import BF16, FP32
 from .softfloat import INF
 from .steps import Step, show
@@ -20,8 +21,7 @@ _GRID = [Fraction(0), *(Fraction(float(one)) for one in _BOUNDS.view(np.float32)
 
 
 def _number(bits: int, wide: bool) -> str:
-    fmt = FP32 if wide else BF16
-    return f"0x{bits:0{fmt.bits // 4}X} = {show(value(fmt, bits), bool(bits >> fmt.bits - 1))}"
+    return bits_text(FP32 if wide else BF16, bits)
 
 
 def _bits(array: Any) -> int:

@@ -31,7 +31,7 @@ _INF, _NAN, _SIGN, _MAGNITUDE = int(INF), int(NAN), int(SIGN), 0x7FFFFFFF
 
 def float_text(bits: int) -> str:
     """float32 bits and their value."""
-    return f"0x{bits:08X} = {_shown(bits)}"
+    return bits_text(FP32, bits)
 
 
 def exact_text(exact: Fraction, negative: bool = False) -> str:
@@ -187,7 +187,7 @@ class Chain:
         low = low >> 16 if narrow else low
         lead = f"{text} = {exact_text(exact, bool(sign))}" if text else exact_text(exact)
         if low >= infinite:
-            bits, how = infinite, f"2^128 or more: {_text(fmt, infinite | sign)}"
+            bits, how = infinite, f"2^128 or more: {bits_text(fmt, infinite | sign)}"
         elif value(fmt, low) == size:
             bits, how = low, f"exactly 0x{low | sign:0{fmt.bits // 4}X}"
         else:
@@ -207,7 +207,7 @@ class Chain:
         if is_finite(wide):
             return self.round(name, number(wide), wide & _SIGN, narrow=True)
         bits = _NAN >> 16 if is_nan(wide) else wide >> 16
-        self.say(name, f"bits {_text(BF16, bits)} of bfloat16")
+        self.say(name, f"bits {bits_text(BF16, bits)} of bfloat16")
         return bits
 
     def encode(self, name: str, fmt: Format, a: int) -> int:
@@ -264,7 +264,8 @@ def _operand(bits: int) -> str:
     return f"({text})" if text.startswith("-") or " " in text else text
 
 
-def _text(fmt: Any, bits: int) -> str:
+def bits_text(fmt: Any, bits: int) -> str:
+    """The bits of a float and their value."""
     return f"0x{bits:0{fmt.bits // 4}X} = {show(value(fmt, bits), bool(bits >> fmt.bits - 1))}"
 
 
@@ -289,4 +290,4 @@ def _where(x: Fraction, middle: Fraction) -> str:
 def _between(low: int, where: str, bits: int, sign: int = 0, fmt: Any = FP32) -> str:
     """Where a magnitude lies between the bits below it and the next, and what it is rounded to."""
     ends = " and ".join(f"0x{end | sign:0{fmt.bits // 4}X}" for end in (low, low + 1))
-    return f"{_NEAREST[where].format(ends)}: {_text(fmt, bits | sign)}"
+    return f"{_NEAREST[where].format(ends)}: {bits_text(fmt, bits | sign)}"

@@ -304,8 +304,8 @@ def test_what_is_called_behind_or_beside_another_thread_of_the_same_device(lanes
     assert sum(elsewhere) == (2 if calls == AT_ONCE else calls == ANOTHER_THREAD or turn == 3)
 
 
-@pytest.mark.parametrize("name", [probes.AT_ONCE, probes.BESIDE])
-def test_two_threads_call_on_the_device_of_the_one_that_asks(lanes, name):
+@pytest.mark.parametrize("name", [probes.AT_ONCE, probes.BESIDE, probes.ON_STREAMS])
+def test_other_threads_call_on_the_device_of_the_one_that_asks(lanes, name):
     seen = set()
 
     def kernel(x, profile):

@@ -29,6 +29,7 @@ from .call import (
     Laid,
     call,
     filled,
+    given_back,
     lay_out,
     on_host,
     other_data,
@@ -200,7 +201,7 @@ def _queued(subject: Subject, cases: tuple[Case, Case], seconds: float) -> Itera
 
     def kept(found: list[Any], one: Call) -> None:
         try:
-            found.append(_arrays(one()))
+            found.append(given_back(one()))
         except BaseException as error:  # whatever a call raises beside another is what came of it
             found.append(error)
 
@@ -216,10 +217,6 @@ def _queued(subject: Subject, cases: tuple[Case, Case], seconds: float) -> Itera
         lives = [[LateError(f"no answer within {seconds:g} s")]] * 2
     for pair in zip(*lives, strict=False):
         yield [_on_host(live) for live in pair]
-
-
-def _arrays(back: Any) -> tuple[Any, ...]:
-    return tuple(part for part in (back if isinstance(back, tuple | list) else (back,)) if part is not None)
 
 
 def _on_host(live: Any) -> Any:
@@ -240,7 +237,7 @@ def _at_the_same_time(
             sys.settrace(traces[place])
             back = calls[place]()
             sys.settrace(None)
-            lives[place] = _arrays(back)
+            lives[place] = given_back(back)
         except BaseException as error:  # whatever a call raises beside another is what came of it
             sys.settrace(None)
             lives[place] = error

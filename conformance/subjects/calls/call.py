@@ -170,8 +170,7 @@ def call_on(
             inside = True
             result = subject.operations[case.operation](**arguments, **extra)
             inside, returned = False, True
-            parts = result if isinstance(result, tuple | list) else (result,)
-            live = tuple(part for part in parts if part is not None)
+            live = given_back(result)
             other_mode, other_state = float_mode() != mode, changed(state)
             called = look(case, given, live)
             if other_mode:
@@ -188,7 +187,7 @@ def call_on(
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
             if "out" in extra or look is not on_host:
                 return called
-            result = parts = live = ()  # which would count as others that hold the results
+            result = live = ()  # which would count as others that hold the results
             return _own_results(subject, case, called, inputs)
     except KeyboardInterrupt:
         raise
@@ -203,6 +202,12 @@ def call_on(
         if geterr() != errors:
             seterr(**errors)
         sys.setrecursionlimit(depth)
+
+
+def given_back(result: Any) -> tuple[Any, ...]:
+    """Return the arrays that a call gave."""
+    parts = result if isinstance(result, tuple | list) else (result,)
+    return tuple(part for part in parts if part is not None)
 
 
 def _ended(subject: Subject, case: Case, error: BaseException, inside: bool) -> Called:

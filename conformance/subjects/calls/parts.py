@@ -31,7 +31,7 @@ from ...cases.structure.illegal import no_input
 from ..arrays import IMMUTABLE, same_place
 from ..subject import Subject, arguments_for, declines, takes_out
 from .at_once import call_from_another_thread, call_twice_at_once
-from .call import POISONS, Called, call
+from .call import POISONS, Called, call, given_back
 from .company import Company
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
@@ -170,11 +170,6 @@ def _quietly(
         function(**keywords)
 
 
-def _arrays(result: Any) -> tuple[Any, ...]:
-    """Return the arrays that a call gave."""
-    return tuple(one for one in (result if isinstance(result, tuple | list) else (result,)) if one is not None)
-
-
 class Sweep:
     """The calls of one subject on the parts of a field."""
 
@@ -230,7 +225,7 @@ class Sweep:
             return None
         if changed_list(given, self.case.params):
             return None
-        live = _arrays(result)
+        live = given_back(result)
         if self.parted:
             self.parted = False
             words = "the same call from another thread at the same time gave something else"
@@ -291,7 +286,7 @@ class Sweep:
             ended(0)
             raise
         ended(0)
-        both = [_arrays(one) for one in (*results, result)]
+        both = [given_back(one) for one in (*results, result)]
         self.parted = len(both[0]) != len(both[-1]) or not all(map(same, both[0], both[-1]))
         return result
 

@@ -22,7 +22,7 @@ from ...cases.operation import golden_like
 from ...cases.same_bytes import same
 from ..arrays import overwrite, to_library, to_numpy
 from ..subject import Subject, arguments_for
-from .call import Called, call, call_on, lay_out, other_data, raw, where_it_lives
+from .call import Called, call, call_on, given_back, lay_out, other_data, raw, where_it_lives
 
 HOLD_BYTES, HOLDS = 1 << 28, 40
 """What a side stream fills before the inputs come: some milliseconds of an H200."""
@@ -297,8 +297,7 @@ def under_graph(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Ca
 
     def collected(result: Any, of: Case) -> Called:
         streams.wait()
-        parts = result if isinstance(result, tuple | list) else (result,)
-        live = tuple(part for part in parts if part is not None)
+        live = given_back(result)
         for name, array in stored_inputs(of).items():
             if not same(raw(to_numpy(given[name])), raw(array)):
                 return Called((), live, Outcome.MISMATCH, f"the graph changed its input {name}", "input-mutated")
