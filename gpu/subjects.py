@@ -12,7 +12,7 @@ from . import emulate, host, ops
 from .device import compile as build
 from .device import driver
 from .device.call import EXPERTS
-from .interface import nvfp4
+from .interface import hadamard
 from .mutation.host import HostSources
 from .mutation.kernels import DeviceSources, EmulatedSources
 from .operations import LAUNCHED, NAMES
@@ -26,8 +26,8 @@ FURTHER = {"quantize_mxfp4": ("STOCHASTIC",)}
 """Operation -> further profiles; only this kernel takes random bits."""
 
 
-ROUNDED = ("quantize_nvfp4", "hadamard_quantize_nvfp4")
-"""Operations that take random bits, which their kernels do not have."""
+ROTATED = "hadamard_quantize_nvfp4"
+"""The operation whose kernels lack variants, and random bits, that the golden model has."""
 
 
 def describe_gpu() -> dict[str, str]:
@@ -100,18 +100,15 @@ def available_gpu() -> tuple[bool, str]:
 
 def supports(operation: str, profile: str, params: Any) -> str:
     """Return why our kernels do not have a variant of an operation, or an empty text."""
-    if not operation.endswith("_nvfp4"):
+    if operation != ROTATED or params.get("variant", hadamard.KERNELS[0]) in hadamard.KERNELS:
         return ""
-    if tuple(params.get("tile", (1, nvfp4.BLOCK))) != nvfp4.TILES[0]:
-        return f"the kernels have the tile {nvfp4.TILES[0]}"
-    variant = params.get("variant", nvfp4.KERNELS[0])
-    return "" if variant in nvfp4.KERNELS else f"the kernels have the variants {', '.join(nvfp4.KERNELS)}"
+    return f"the kernels have the variants {', '.join(hadamard.KERNELS)}"
 
 
 def outside(case: Any) -> str:
-    """Return why a case is outside of what the kernels take, or an empty text: NVFP4 to nearest, places for experts."""
-    if case.operation in ROUNDED and ("rbits" in case.inputs or "philox" in case.params):
-        return "the kernels of NVFP4 round to nearest"
+    """Return why a case is outside of what the kernels take, or an empty text: random rotations, too many experts."""
+    if case.operation == ROTATED and ("rbits" in case.inputs or "philox" in case.params):
+        return "the kernels of rotated NVFP4 round to nearest"
     splits = case.params.get("splits")
     if "align" not in case.params or not isinstance(splits, list | tuple) or len(splits) <= EXPERTS:
         return ""

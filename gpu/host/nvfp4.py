@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..interface import nvfp4
+from ..interface.call import U8
 from ..interface.nvfp4 import BLOCK, Nvfp4
 from .call import Array, HostCall, twin
 
@@ -12,17 +15,22 @@ __all__ = ["dequantize_nvfp4", "quantize_nvfp4"]
 @twin(nvfp4.quantize_nvfp4)
 def quantize_nvfp4(call: HostCall, given: Nvfp4[Array]) -> None:
     """Quantise block by block under the tensor's maximum, given or found first."""
-    shape = given.x.shape[0], given.k // BLOCK
+    m, columns = given.x.shape[0], given.k // BLOCK
     packed, stored, amax = call.arrays
-    scales = call.scales_to_write(shape, given.layout, stored)
-    call.run("quantize_nvfp4", given.kind, given.x, shape[0] * shape[1], given.amax, given.order, packed, scales, amax)
+    random = given.random if given.random is None else np.ascontiguousarray(given.random, dtype=U8)
+    if given.key is not None:
+        random = np.empty(given.x.shape, U8)
+        call.run("philox_bytes", *given.key, random.size, random)
+    scales = call.scales_to_write((-(-m // given.tall), columns), given.layout, stored)
+    how = given.tall, given.amax, given.order, random
+    call.run("quantize_nvfp4", given.kind, given.x, m, columns, *how, packed, scales, amax)
 
 
 @twin(nvfp4.dequantize_nvfp4)
 def dequantize_nvfp4(call: HostCall, given: Nvfp4[Array]) -> None:
     """Dequantise block by block."""
     assert given.scales is not None
-    shape = given.x.shape[0], given.k // BLOCK
-    scales = call.bytes_of(given.scales, shape, given.layout)
-    blocks = shape[0] * shape[1]
-    call.run("dequantize_nvfp4", given.x, scales, given.amax, blocks, given.order, given.kind, call.arrays[0])
+    m, columns = given.x.shape[0], given.k // BLOCK
+    scales = call.bytes_of(given.scales, (-(-m // given.tall), columns), given.layout)
+    how = given.tall, given.order, given.kind
+    call.run("dequantize_nvfp4", given.x, scales, given.amax, m, columns, *how, call.arrays[0])

@@ -9,7 +9,7 @@ from refnum.errors import DtypeError, UnsupportedError
 from .. import checks
 from ..checks import KINDS
 from .call import F32, U8, A, Call
-from .nvfp4 import KERNELS, VARIANTS, stored
+from .nvfp4 import VARIANTS, stored
 
 GROUP = 16
 """Elements that a rotation mixes."""
@@ -17,6 +17,8 @@ SIGNS = 0xD7E8
 AXES = (-1, 0)
 ORDERS = ("exact", "sequential")
 """In the order of `RotationOrder` of the headers."""
+KERNELS = VARIANTS[:3]
+"""Variants of NVFP4 that the kernels have."""
 
 
 class Rotated(NamedTuple, Generic[A]):
@@ -111,7 +113,9 @@ def hadamard_quantize_nvfp4(
     if number >= len(KERNELS):
         raise UnsupportedError(f"variant={variant!r}; the kernels have {', '.join(KERNELS)}: use the golden model")
     if rbits is not None or philox is not None:
-        raise UnsupportedError("random bits were given; the kernels of NVFP4 round to nearest: use the golden model")
+        raise UnsupportedError(
+            "random bits were given; the kernels of rotated NVFP4 round to nearest: use the golden model"
+        )
     view = given.x
     amax = None if tensor_amax is None else call.weights("tensor_amax", tensor_amax, view, 1, "a tensor has one")
     m, k = view.shape

@@ -13,8 +13,9 @@ __device__ __forceinline__ void dequantize_nvfp4(const Nvfp4Arguments& a) {
         const Place<flat> place = places[u] = nvfp4_place<flat>(a, u);
         if (!place.exists) continue;
         load<4>(nvfp4_input(a, place, 4), flat || a.aligned, packed + u);
-        const uint64_t at = flat ? place.number / 2 : LAYOUT_IN == BYTES ? place.row * a.scale_stride + place.column / 2
-                            : scale_place(LAYOUT_IN, a.rows, a.columns, (uint32_t)place.row, place.column / 2);
+        const uint64_t row = a.square ? place.row / 16 : place.row;
+        const uint64_t at = flat ? place.number / 2 : LAYOUT_IN == BYTES ? row * a.scale_stride + place.column / 2
+                            : scale_place(LAYOUT_IN, a.rows, a.columns, (uint32_t)row, place.column / 2);
         codes[u] = load_byte(a.scales + at);
     }
     const uint32_t amax = tensor_maximum(__ldg(a.amax));

@@ -18,6 +18,7 @@ struct Nvfp4Arguments {
     uint32_t rows, columns;  // of the scales
     uint32_t aligned;  // whether a chunk can be read by vector loads
     int32_t order;
+    uint32_t square;  // whether blocks have 16 rows
 };
 
 // A chunk of this thread: its number, and its row and column among chunks where rows are not contiguous.

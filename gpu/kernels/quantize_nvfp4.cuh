@@ -10,7 +10,10 @@
 
 namespace refnum {
 
-enum Nvfp4Order : int { NVFP4_TE = 0, NVFP4_TE_2_8 = 1, NVFP4_TORCHAO = 2 };
+enum Nvfp4Order : int {
+    NVFP4_TE = 0, NVFP4_TE_2_8 = 1, NVFP4_TORCHAO = 2,
+    NVFP4_MODELOPT = 3, NVFP4_FOUR_OVER_SIX = 4, NVFP4_FOUR_OVER_SIX_MSE = 5,  // nvfp4_variants.cuh
+};
 
 constexpr uint32_t FLOAT_LARGEST = 0x7F7FFFFF, FLOAT_SIX = 0x40C00000, FLOAT_SIXTH = 0x3E2AAAAB;
 constexpr uint32_t FLOAT_2688 = 0x45280000, FLOAT_448 = 0x43E00000, E4M3_LEAST_NORMAL = 0x3C800000;
@@ -159,8 +162,9 @@ REFNUM_HD uint32_t nibble_signs(const uint32_t* w) {
     return choose(even >> 4, odd, 0x0F0F0F0Fu);
 }
 
-// Eight elements times a factor -> a packed word. `odd`: a product may be NaN, whose code is 7 without a sign.
-template <int kind>
+// Eight elements times a factor, or divided by it -> a packed word. `odd`: a product may be NaN, whose code is 7 without a
+// sign.
+template <int kind, bool divides = false>
 REFNUM_HD uint32_t nvfp4_word(const uint32_t* w, uint32_t factor, bool odd) {
     uint32_t y[8];
     float_bits<kind, 4>(w, y);
@@ -168,14 +172,14 @@ REFNUM_HD uint32_t nvfp4_word(const uint32_t* w, uint32_t factor, bool odd) {
     uint32_t halves[2] = {NO_CODES, NO_CODES};
     REFNUM_UNROLL
     for (int j = 7; j >= 0; --j) {
-        y[j] = multiply_floats(y[j], factor);
+        y[j] = divides ? divide_floats(y[j], factor) : multiply_floats(y[j], factor);
         halves[j / 4] = append_e2m1(halves[j / 4], y[j]);
     }
     const uint32_t codes = permute(halves[0], halves[1], 0x5410);
 #else
     uint32_t codes = 0;
     for (int j = 0; j < 8; ++j) {
-        y[j] = multiply_floats(y[j], factor);
+        y[j] = divides ? divide_floats(y[j], factor) : multiply_floats(y[j], factor);
         codes |= e2m1_of_float(y[j]) << 4 * j;
     }
 #endif
@@ -203,10 +207,10 @@ REFNUM_HD uint32_t nvfp4_maximum(const uint32_t* w, bool& odd) {
 }
 
 // A block of 16 under a factor -> two packed words.
-template <int kind>
+template <int kind, bool divides = false>
 REFNUM_HD void nvfp4_block(const uint32_t* w, uint32_t factor, bool odd, uint32_t* packed) {
-    packed[0] = nvfp4_word<kind>(w, factor, odd);
-    packed[1] = nvfp4_word<kind>(w + NVFP4_WORDS<kind> / 2, factor, odd);
+    packed[0] = nvfp4_word<kind, divides>(w, factor, odd);
+    packed[1] = nvfp4_word<kind, divides>(w + NVFP4_WORDS<kind> / 2, factor, odd);
 }
 
 }  // namespace refnum

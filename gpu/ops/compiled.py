@@ -34,6 +34,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
         ("quantize_tetrajet",),
     ),
     "q_ema_down": ("q_ema",),
+    "quantize_nvfp4_variants": ("quantize_nvfp4",),
     "payload_quantize": ("quantize_payload", "fp8_to_payload"),
     "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
     "permute_sum": ("unpermute",),
@@ -51,12 +52,13 @@ LAID: dict[str, tuple[str, ...]] = {
     "fp8_to_mxfp4": ("LAYOUT_IN", "LAYOUT_OUT"),
     "mxfp4_to_fp8": ("LAYOUT_IN", "LAYOUT_OUT"),
     "quantize_nvfp4": ("LAYOUT_OUT",),
+    "quantize_nvfp4_variants": ("LAYOUT_OUT",),
     "dequantize_nvfp4": ("LAYOUT_IN",),
     "hadamard_quantize_nvfp4": ("LAYOUT_OUT",),
 }
 """Kernel file -> the macros of kernels/memory.cuh that choose its scale layouts, in the order of the two."""
 STORED: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("quantize_nvfp4", "dequantize_nvfp4", "hadamard_quantize_nvfp4"), NVFP4_LAYOUTS
+    ("quantize_nvfp4", "quantize_nvfp4_variants", "dequantize_nvfp4", "hadamard_quantize_nvfp4"), NVFP4_LAYOUTS
 )
 """Kernel file -> its scale layouts, where they are not all."""
 CONSTANTS: dict[str, str] = dict.fromkeys(("swiglu_quantize", "swiglu_backward"), silu.SHA256)

@@ -12,12 +12,17 @@ from ..device.call import DeviceCall
 from ..device.plans import planned
 from ..interface import nvfp4
 from ..interface.nvfp4 import BLOCK, Nvfp4
+from .blocks import PHILOX_BYTES, key_words
 from .rowwise import NAMES, Grid, layout_defines
 
 __all__ = ["dequantize_nvfp4", "quantize_nvfp4"]
 
+PLAIN = nvfp4.VARIANTS.index("MODELOPT")
+"""Orders below this one, of blocks of one row and to nearest, have kernels of their own."""
+WARP = 32
 TUNING: dict[str, Grid] = {
     "quantize_nvfp4": Grid(128, 2, 32),
+    "quantize_nvfp4_variants": Grid(128, 1, 16),
     "dequantize_nvfp4": Grid(512, 2, 8, stream=1),
     "dequantize_nvfp4 float32": Grid(128, 1, 8, stream=1),
 }
@@ -34,7 +39,7 @@ class Nvfp4Arguments(ctypes.Structure):
         ("chunks", ctypes.c_int64), ("x_stride", ctypes.c_int64), ("scale_stride", ctypes.c_int64),
         ("per_row_inverse", ctypes.c_uint64),
         ("per_row", ctypes.c_uint32), ("rows", ctypes.c_uint32), ("columns", ctypes.c_uint32),
-        ("aligned", ctypes.c_uint32), ("order", ctypes.c_int32),
+        ("aligned", ctypes.c_uint32), ("order", ctypes.c_int32), ("square", ctypes.c_uint32),
     ]  # fmt: skip
 
 
@@ -50,9 +55,30 @@ class Decoded(Nvfp4Arguments):
     slots = ("x", "scales", "amax", "out")
 
 
-@planned(nvfp4.quantize_nvfp4, 1, "tensor_amax")
+class VariantArguments(Nvfp4Arguments):
+    """Mirror of `refnum::Nvfp4VariantArguments` in kernels/quantize_nvfp4_variants.cu."""
+
+    values = ("philox", "first_block", key_words)
+    _fields_ = [
+        ("random", ctypes.c_void_p), ("random_stride", ctypes.c_int64), ("first_block", ctypes.c_uint64),
+        ("seed_low", ctypes.c_uint32), ("seed_high", ctypes.c_uint32), ("stream", ctypes.c_uint32),
+        ("step", ctypes.c_uint32), ("random_aligned", ctypes.c_uint32), ("rounding", ctypes.c_int32),
+        ("m", ctypes.c_uint32),
+    ]  # fmt: skip
+
+
+class OwnVariantArguments(VariantArguments):
+    """Of a call that finds the tensor's maximum itself."""
+
+    slots = OwnMaximum.slots
+
+
+@planned(nvfp4.quantize_nvfp4, 1, "tensor_amax", "philox")
 def quantize_nvfp4(call: DeviceCall, given: Nvfp4[View]) -> None:
-    """Launch the quantiser, after a search for the tensor's maximum where it is not given."""
+    """Launch the quantiser, after a search for the tensor's maximum where it is not given.
+
+    A call with random bytes in memory has no plan, since those are no plain option.
+    """
     x, kind = given.x, NAMES[given.kind]
     out, scales, amax = (view.address for view in call.results)
     chunk = 2 * BLOCK if given.kind else BLOCK
@@ -64,6 +90,8 @@ def quantize_nvfp4(call: DeviceCall, given: Nvfp4[View]) -> None:
     if given.amax is None:
         call.launch("quantize_nvfp4", "no_largest_nvfp4", _defines("quantize_nvfp4", given), (1, 1), 1, arguments)
         _launch(call, "quantize_nvfp4", f"largest_nvfp4_{kind}{'_flat' * flat}", given, arguments)
+    if given.order >= PLAIN or given.tall > 1 or given.random or given.key:
+        return _variant(call, given)
     flat = flat and given.layout == "bytes"
     if not flat:
         arguments = _arguments(structure, given, BLOCK, BLOCK * x.dtype.itemsize)
@@ -72,11 +100,34 @@ def quantize_nvfp4(call: DeviceCall, given: Nvfp4[View]) -> None:
     _launch(call, "quantize_nvfp4", name, given, arguments, least=1 if given.amax else 0)
 
 
+def _variant(call: DeviceCall, given: Nvfp4[View]) -> None:
+    """Launch the quantiser of any order, block and rounding, on blocks or on pairs of square ones."""
+    x, (m, columns), square = given.x, (given.x.shape[0], given.k // BLOCK), given.tall > 1
+    arguments = _arguments(
+        VariantArguments if given.amax else OwnVariantArguments, given, BLOCK, BLOCK * x.dtype.itemsize
+    )
+    arguments.out, arguments.out_scales, arguments.out_amax = (view.address for view in call.results)
+    arguments.m = m
+    if square:
+        arguments.per_row = -(-columns // 2)
+        arguments.chunks, arguments.per_row_inverse = arguments.rows * arguments.per_row, _inverse(arguments.per_row)
+    if given.random:
+        random = given.random
+        arguments.random, arguments.random_stride, arguments.rounding = random.address, random.strides[0], 1
+        arguments.random_aligned = random.address % BLOCK == 0 and (m == 1 or random.strides[0] % BLOCK == 0)
+    elif given.key:
+        seed, arguments.stream, arguments.step, offset = given.key
+        arguments.first_block, arguments.rounding = offset // PHILOX_BYTES, 2
+        arguments.seed_low, arguments.seed_high = seed & 0xFFFFFFFF, seed >> 32
+    name, each = f"quantize_nvfp4_variant_{NAMES[given.kind]}{'_square' * square}", WARP if square else 1
+    _launch(call, "quantize_nvfp4_variants", name, given, arguments, 1 if given.amax else 0, each)
+
+
 @planned(nvfp4.dequantize_nvfp4, 3)
 def dequantize_nvfp4(call: DeviceCall, given: Nvfp4[View]) -> None:
     """Launch the dequantiser."""
     assert given.scales is not None
-    flat = _contiguous([given.x, given.scales]) and given.layout == "bytes"
+    flat = _contiguous([given.x, given.scales]) and given.layout == "bytes" and given.tall == 1
     arguments = _arguments(Decoded, given, BLOCK // 2, 4)
     arguments.out = call.results[0].address
     name = f"dequantize_nvfp4_{NAMES[given.kind]}{'_flat' * flat}"
@@ -97,13 +148,17 @@ def _arguments(structure: type[Nvfp4Arguments], given: Nvfp4[View], elements: in
     return structure(
         x.address, scales.address if scales else None, given.amax.address if given.amax else None, None, None, None,
         m * per_row, x.strides[0], scales.strides[0] if scales and given.layout == "bytes" else 0,
-        (1 << 64) // per_row + 1 if per_row > 1 else 0, per_row, m,
-        given.k // BLOCK, aligned, given.order,
+        _inverse(per_row), per_row, -(-m // given.tall),
+        given.k // BLOCK, aligned, given.order, given.tall > 1,
     )  # fmt: skip
 
 
+def _inverse(per_row: int) -> int:
+    return (1 << 64) // per_row + 1 if per_row > 1 else 0
+
+
 def _defines(kernel: str, given: Nvfp4[View]) -> tuple[str, ...]:
-    layouts = ("bytes", given.layout) if kernel == "quantize_nvfp4" else (given.layout, "bytes")
+    layouts = (given.layout, "bytes") if kernel == "dequantize_nvfp4" else ("bytes", given.layout)
     return (*_grid(kernel, given).defines, *layout_defines(layouts))
 
 
@@ -112,10 +167,16 @@ def _grid(kernel: str, given: Nvfp4[View]) -> Grid:
 
 
 def _launch(
-    call: DeviceCall, kernel: str, name: str, given: Nvfp4[View], arguments: Nvfp4Arguments, least: int = 0
+    call: DeviceCall,
+    kernel: str,
+    name: str,
+    given: Nvfp4[View],
+    arguments: Nvfp4Arguments,
+    least: int = 0,
+    each: int = 1,
 ) -> None:
-    """Launch a function on all chunks, on at least so many CTAs."""
+    """Launch a function on all chunks, of so many threads each, on at least so many CTAs."""
     grid = _grid(kernel, given)
-    blocks = max(least, -(-arguments.chunks // (grid.threads * grid.unroll)))
+    blocks = max(least, -(-arguments.chunks * each // (grid.threads * grid.unroll)))
     if blocks:
         call.launch(kernel, name, _defines(kernel, given), (blocks, 1), grid.threads, arguments)
