@@ -57,9 +57,7 @@ __device__ __forceinline__ void find_places(const SumArguments& a) {
     __syncthreads();
     if (threadIdx.x != 0 || a.all_experts == 0) return;
     const uint32_t e = expert_of(first, a.all_experts, a.rows);  // the last that may have a row of `rows`
-    uint64_t mapped = taken[e] + (a.rows - first[e]);
-    if (mapped > taken[e + 1]) mapped = taken[e + 1];
-    taken[a.all_experts] = mapped < a.mapped ? mapped : a.mapped;
+    taken[a.all_experts] = min(min(taken[e] + (a.rows - first[e]), taken[e + 1]), a.mapped);
 }
 
 template <class Item>
