@@ -99,6 +99,8 @@ def test_unpermute_with_lists_in_memory_or_without(together, columns, monkeypatc
 
 COUNTS = {
     "as by splits of the host": ([33, 0, 18, 0], np.int32, 51, 64),
+    "one expert": ([20], np.int32, 20, 24),
+    "one expert behind as many as threads": ([0] * 1024 + [9], np.int16, 9, 16),
     "no expert": ([], np.int64, 5, 8),
     "negative and too many": ([-1, 37, 1000, 4, 3], np.int16, 41, 64),
     "fewer rows than the map has": ([40, 3], np.uint8, 60, 48),
