@@ -136,8 +136,9 @@ def permute_pad(
         payload: u8 [T, W].
         row_map: integers [sum_i m_i], in expert order the payload's row of each row.
         splits: the rows m_i of each expert, which decide the result's shape. A kernel also takes an array of integers
-            on the device: then `out` must be given, experts beyond its rows are cut off, rows behind the last expert,
-            or beyond the row_map, are zero, and a count that is negative or above the row_map's is 0.
+            on the device, for any number of experts: then `out` must be given, experts beyond its rows are cut off,
+            rows behind the last expert, or beyond the row_map, are zero, and a count that is negative or above the
+            row_map's is 0.
         align: a positive integer.
         out: the arrays to write.
 
@@ -182,7 +183,9 @@ def unpermute(
     Args:
         rows: float32 or bfloat16 (or its uint16 bits) [sum_i roundup(m_i, align), H].
         row_map: integers [sum_i m_i], in expert order the token of each row.
-        splits: the rows m_i of each expert, known to the host.
+        splits: the rows m_i of each expert. A kernel also takes an array of integers on the device, for any number of
+            experts: then the counts need not fit, entries of the row_map behind the last expert's and rows that `rows`
+            does not have are left out, and a count that is negative or above the row_map's is 0.
         weights: float32 [sum_i m_i] in expert order, or None for 1.
         tokens: rows of the result.
         align: a positive integer.
@@ -194,9 +197,7 @@ def unpermute(
     Raises:
         RefnumError: one of its named kinds for an argument that does not fit.
     """
-    view = call.matrix("rows", rows, 1)
-    if view.dtype != F32 and view.dtype not in HALF_BITS:
-        raise DtypeError(f"rows has dtype {view.dtype}; allowed are float32, bfloat16 and uint16 (bfloat16 bits)")
+    view = summed_rows(call, rows)
     tokens, align = checks.count("tokens", tokens, 0), checks.count("align", align, 1)
     counts = checks.row_counts(splits)
     call.check_experts(counts, align)
@@ -205,13 +206,24 @@ def unpermute(
         raise ShapeError(f"rows has shape {view.shape}; splits at align={align} need {total} rows")
     why = f"splits sum to {taken}"
     index = call.indices("row_map", row_map, view, taken, why, tokens, "tokens")
-    factors = None if weights is None else call.weights("weights", weights, view, taken, why)
-    inputs = [view, index]
-    if factors is not None:
-        call.check_items("weights", factors)
-        inputs.append(factors)
-    call.outputs(out, [((tokens, view.shape[1]), F32)], inputs)
-    return Sum(view, index, factors, counts, tokens, align)
+    factors = [] if weights is None else [row_weights(call, weights, view, taken, why)]
+    call.outputs(out, [((tokens, view.shape[1]), F32)], [view, index, *factors])
+    return Sum(view, index, factors[0] if factors else None, counts, tokens, align)
+
+
+def summed_rows(call: Call[A], rows: Any) -> A:
+    """Return the expert rows of a sum."""
+    view = call.matrix("rows", rows, 1)
+    if view.dtype != F32 and view.dtype not in HALF_BITS:
+        raise DtypeError(f"rows has dtype {view.dtype}; allowed are float32, bfloat16 and uint16 (bfloat16 bits)")
+    return view
+
+
+def row_weights(call: Call[A], weights: Any, beside: A, taken: int, why: str) -> A:
+    """Return the weights of `taken` rows in expert order; `why` tells the reason of their number."""
+    factors = call.weights("weights", weights, beside, taken, why)
+    call.check_items("weights", factors)
+    return factors
 
 
 def gathered(view: A, parted: bool, total: int, experts: int) -> Wanted:

@@ -46,6 +46,49 @@ __device__ __forceinline__ uint64_t index_at(const uint8_t* items, offset_t stri
     }
 }
 
+// Sum of `x` over the threads before this one of a CTA of 1024; `total` over all.
+__device__ __forceinline__ uint64_t sum_before(uint64_t x, uint64_t* sums, uint64_t& total) {
+    uint64_t sum = x;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        const uint64_t other = __shfl_up_sync(~0u, sum, d);
+        if (lane >= d) sum += other;
+    }
+    if (lane == 31) sums[warp] = sum;
+    __syncthreads();
+    uint64_t before = 0;
+    total = 0;
+    for (uint32_t i = 0; i < 32; ++i) {
+        if (i < warp) before += sums[i];
+        total += sums[i];
+    }
+    __syncthreads();
+    return before + sum - x;
+}
+
+// First padded row of every expert and the rows before each and after the last, from splits on the device: one CTA of
+// 1024. A count that is negative, or above the rows of the map, is none.
+template <class Arguments>
+__device__ __forceinline__ void expert_places(const Arguments& a, uint64_t* first, uint64_t* taken) {
+    __shared__ uint64_t sums[32];
+    uint64_t padded_before = 0, taken_before = 0;
+    for (uint32_t start = 0; start < a.all_experts; start += 1024) {
+        const uint32_t e = start + threadIdx.x;
+        uint64_t rows = e < a.all_experts ? index_at(a.splits, a.split_stride, e, a.split_bytes) : 0, padded_all, all;
+        if (rows > a.mapped) rows = 0;
+        const uint64_t padded = sum_before(padded_rows(rows, a.align), sums, padded_all);
+        const uint64_t before = sum_before(rows, sums, all);
+        if (e < a.all_experts) {
+            first[e] = padded_before + padded;
+            taken[e] = taken_before + before;
+        }
+        padded_before += padded_all;
+        taken_before += all;
+    }
+    if (threadIdx.x == 0) taken[a.all_experts] = taken_before;
+}
+
 // `bytes` (16, 8, 4 or 1) of a row that lies so.
 template <int bytes>
 __device__ __forceinline__ void load_piece(const uint8_t* p, uint32_t* w) {

@@ -20,7 +20,7 @@ Errors: the named errors of `refnum.errors` are raised before anything is launch
 Graphs: every call, also the first of its kind, can be captured into a graph of CuPy or torch. A graph holds addresses
 and not arrays, so keep the arrays that a captured call was given, `row_map` and splits on the device among them, and
 for CuPy its results too. Scratch memory of a call that CuPy captures (`unpermute` unless rows and tokens are few,
-gathers by splits on the device, large gathers that read every row once) is kept for the life of the process;
+all calls by splits on the device, large gathers that read every row once) is kept for the life of the process;
 `captured.clear()` releases it, once none of these graphs is used again.
 
 Splits on the host are read at every call; only lists and tuples of Python integers can use the plan of an earlier call.

@@ -55,13 +55,16 @@ def item_bytes(view: View) -> int:
     return view.dtype.itemsize if view.dtype.kind == "u" else -view.dtype.itemsize
 
 
-def on_device(splits: Any, out: Any, results: int) -> bool:
-    """Return whether splits are on the device; ArgumentError if they are and `out` does not give the number of rows."""
+def on_device(splits: Any, out: Any = None, results: int = 0) -> bool:
+    """Return whether splits are on the device; ArgumentError if they are and `out` does not give the number of rows.
+
+    results: how many arrays of `out` must be given then, 0 where the number of rows does not depend on splits.
+    """
     if type(splits) is list or not hasattr(splits, "__dlpack_device__"):
         return False
     if not arrays.on_gpu("splits", splits):
         return False
-    if not isinstance(out, tuple | list) or len(out) != results:
+    if results and (not isinstance(out, tuple | list) or len(out) != results):
         raise ArgumentError(
             f"splits lie on the device but out is not a tuple of {results} arrays; its rows say how many there "
             f"are, which only the device knows: give it, or give splits of the host"

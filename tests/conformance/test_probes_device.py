@@ -129,7 +129,7 @@ def test_a_scratch_of_each_stream_and_thread_is_verified(arrays, planted):
 
 
 def by_splits_of(fetch):
-    """Return conversions of columns and of permuted rows that fetch splits on the device."""
+    """Return a conversion of columns, a gather and a sum of permuted rows that fetch splits on the device."""
 
     def mxfp4_to_fp8_columns(packed, scales, splits=None, scale="max", *, out=None):
         from refnum.gpu import ops
@@ -141,7 +141,12 @@ def by_splits_of(fetch):
 
         return ops.permute_pad(payload, row_map, fetch(splits), align, out=out)
 
-    return mxfp4_to_fp8_columns, permute_pad
+    def unpermute(rows, row_map, splits, weights, tokens, align=32, *, out=None):
+        from refnum.gpu import ops
+
+        return ops.unpermute(rows, row_map, fetch(splits), weights, tokens, align, out=out)
+
+    return mxfp4_to_fp8_columns, permute_pad, unpermute
 
 
 def by_the_default_stream(splits):
@@ -151,7 +156,7 @@ def by_the_default_stream(splits):
         return splits.get().tolist() if hasattr(splits, "get") else splits
 
 
-@pytest.mark.parametrize("place", [0, 1], ids=["columns", "permutation"])
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["columns", "permutation", "sum"])
 def test_splits_that_are_read_on_another_stream_are_named(place):
     function = by_splits_of(by_the_default_stream)[place]
     row = judged(function, operation=function.__name__)
@@ -162,7 +167,7 @@ def test_splits_that_are_read_on_another_stream_are_named(place):
 
 @pytest.mark.parametrize("name", [
     "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns", "permute_pad",
-    "permute_unpack"])  # fmt: skip
+    "permute_unpack", "unpermute"])  # fmt: skip
 def test_our_kernels_take_splits_on_the_device(name):
     from refnum.gpu import ops
 

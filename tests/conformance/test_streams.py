@@ -236,6 +236,28 @@ def test_splits_that_come_late_are_those_of_the_case(lanes, late):
     assert [len(one) for one in seen] == [2, 1025]
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_splits_that_come_late_are_those_of_a_sum(lanes, late):
+    seen = []
+
+    def unpermute(rows, row_map, splits, weights, tokens, align=32, *, out=None):
+        if isinstance(splits, np.ndarray) and out is not None:
+            seen.append(splits.tolist())
+            if late and seen[-2:] == [[3, 0], [1, 2]]:
+                rows, splits = rows[:4], seen[-2]
+        result = refnum.unpermute(rows, row_map, splits, weights, tokens, align)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+    inputs = {"rows": np.arange(8 * 5, dtype=np.float32).reshape(8, 5), "row_map": np.arange(3, dtype=np.int32)}
+    case = Case("unpermute", "HOPPER", {"align": 4, "splits": [1, 2], "tokens": 3}, inputs)
+    subject = Subject("k", {"unpermute": unpermute})
+    assert probed(probes.ARRAY_SPLITS, subject, case) == ({Finding.STREAM} if late else set())
+    assert [3, 0] in seen and len(seen[-1]) == 1025
+
+
 def test_a_conversion_without_splits_is_shown_again_without_late_ones(lanes):
     inputs = {"packed": np.ones((4, 16), np.uint8), "scales": np.full((4, 1), 127, np.uint8)}
     case = Case("mxfp4_to_fp8_columns", "HOPPER", {"scale": "max", "splits": None}, inputs)

@@ -71,7 +71,8 @@ def test_splits_in_an_array_are_judged_with_more_experts_than_a_cta_has_threads(
                          operation="permute_pad")  # fmt: skip
     assert only(document)["outcome"] == "pass"
     assert {*taken} == {("int32", False), ("int64", True)}
-    assert failure(report_of(row, operation="permute_pad"), "splits-as-array")["reproduced"] == "3 of 3"
+    for operation in ("permute_pad", "unpermute"):
+        assert failure(report_of(row, operation=operation), "splits-as-array")["reproduced"] == "3 of 3"
 
 
 class Large:

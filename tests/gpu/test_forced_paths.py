@@ -14,9 +14,14 @@ import pytest
 
 import refnum
 from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import OPERATIONS, call_golden
+from refnum.conformance.commands.check.control_cases import control_cases
 from refnum.conformance.commands.check.engine import PROBES
 from refnum.conformance.commands.mutate.corpus import answer, differs
 from refnum.conformance.commands.mutate.out_of_range import questions as out_of_range
+from refnum.conformance.subjects.calls.forced_paths import call_with_array_splits, with_empty_experts
+from refnum.conformance.subjects.subject import Subject
 from refnum.gpu import emulate, ops
 from refnum.gpu.device.compile import KERNELS
 from refnum.gpu.emulate import EmulationError
@@ -111,6 +116,16 @@ def test_ways_are_asked_for_a_corner_in_which_one_cta_walks_over_ends_of_rows(to
 
     cases = (case for case in corner_cases("swiglu_quantize", "HOPPER", {"to": to}) if case.elements)
     assert any(walks_on(*case.inputs["gate"].shape) for case in itertools.islice(cases, PROBES))
+
+
+@pytest.mark.parametrize("operation", [name for name in FORCED_PATHS if OPERATIONS[name].routed])
+def test_splits_in_an_array_are_taken_as_those_of_the_device(operation: str) -> None:
+    subject = Subject("emulated", emulate.subject_operations(emulate.Emulator()))
+    (case,) = control_cases(operation, "HOPPER", {"align": 16})
+    for one in (case, with_empty_experts(case)):
+        called = call_with_array_splits(subject, one)
+        assert called.outcome is Outcome.PASS, called.words
+        assert [x.tobytes() for x in called.results] == [x.tobytes() for x in call_golden(one)]
 
 
 @pytest.mark.parametrize("operation", [name for name in FORCED_PATHS if list(out_of_range(name))])

@@ -189,6 +189,52 @@ def test_splits_on_the_device_refuse_an_out_that_is_no_matrix(shape: tuple[int, 
     assert not device.grids
 
 
+OVER = np.zeros((4, 16), np.int64)
+SUM = {"rows": np.zeros((8, 32), np.float32), "row_map": np.arange(4), "splits": np.array([2, 2]), "weights": None,
+       "tokens": 4, "align": 4}  # fmt: skip
+NO_SUMS: dict[str, tuple[type[RefnumError], str, dict[str, Any]]] = {
+    "fractional counts": (DtypeError, "splits has dtype float64; allowed are int", {"splits": np.array([2.0, 2.0])}),
+    "counts in a matrix": (ShapeError, r"splits has shape \(1, 2\); it is a list of counts", {"splits": [[2, 2]]}),
+    "counts in another byte order": (DtypeError, "splits has dtype >i4; allowed", {"splits": np.array([2, 2], ">i4")}),
+    "rows in halves": (DtypeError, "rows has dtype float16; allowed", {"rows": np.zeros((8, 32), np.float16)}),
+    "map in a matrix": (ShapeError, r"row_map has shape \(1, 4\); it is a list of rows", {"row_map": [[0, 1, 2, 3]]}),
+    "weights of other rows": (
+        ShapeError, r"weights has shape \(5,\); row_map has 4 rows, so it must be \(4,\)",
+        {"weights": np.ones(5, np.float32)}),
+    "wide weights": (DtypeError, "weights has dtype float64; allowed is float32", {"weights": np.ones(4)}),
+    "tokens": (ArgumentError, "tokens is -1", {"tokens": -1}),
+    "align": (ArgumentError, "align is 0", {"align": 0}),
+    "out of other tokens": (
+        ShapeError, r"out\[0\] has shape \(5, 32\); allowed is \(4, 32\)", {"out": np.zeros((5, 32), np.float32)}),
+    "out over the splits": (ArgumentError, "shares memory", {"splits": OVER[0, :2], "out": OVER.view(np.float32)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", list(NO_SUMS))
+def test_what_a_sum_by_splits_on_the_device_refuses(what: str, device: Device) -> None:
+    error, words, wrong = NO_SUMS[what]
+    given = {key: np.array(x) if isinstance(x, list) else x for key, x in {**SUM, **wrong}.items()}
+    given = {
+        key: emulate.array(x, written=key == "out") if isinstance(x, np.ndarray) else x for key, x in given.items()
+    }
+    with pytest.raises(error, match=words):
+        ops.unpermute(**given)
+    assert not device.grids
+
+
+def test_more_rows_than_a_sum_by_splits_on_the_device_counts(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {key: emulate.array(x) if isinstance(x, np.ndarray) else x for key, x in SUM.items()}
+    monkeypatch.setattr(payload_sum, "MOST", 40)
+    given["rows"] = emulate.array(np.zeros((40, 32), np.float32))
+    ops.unpermute(**given)
+    assert device.grids == [(1, 1)] * 2
+    device.grids.clear()
+    given["rows"] = emulate.array(np.zeros((41, 32), np.float32))
+    with pytest.raises(UnsupportedError, match="rows has 41 rows; the kernels count to 40"):
+        ops.unpermute(**given)
+    assert not device.grids
+
+
 @pytest.mark.parametrize("dtype", [">i8", ">i4", ">u2"])
 @pytest.mark.parametrize("name", ["row_map", "splits"])
 def test_integers_of_the_other_byte_order_are_refused(name: str, dtype: str, device: Device) -> None:

@@ -130,6 +130,43 @@ def test_device_splits_beyond_out_and_map() -> None:
     assert (guard[:32] == 7).all() and (guard[64:] == 7).all()
 
 
+@pytest.mark.parametrize("together", [0, 1 << 20], ids=["lists in memory", "no lists"])
+def test_device_splits_beyond_rows_and_map(together: int, limits: Callable[[str, int], None]) -> None:
+    limits("refnum.gpu.ops.payload_sum.TOGETHER", together)
+    rows = cupy.ones((34, 8), np.float32)
+    for count, tokens in ((40, 40), (35, 40), (40, 2)):
+        row_map = cupy.arange(count) % tokens
+        sums = gpu.unpermute(rows, row_map, cupy.asarray([-1, 30, 50, 10], np.int16), None, tokens)
+        want = np.bincount(np.arange(32) % tokens, minlength=tokens)  # 30 rows, and 2 of the 10 behind the padding
+        assert sums.max(axis=1).tolist() == sums.min(axis=1).tolist() == want.tolist()
+    few = gpu.unpermute(rows, cupy.arange(40), cupy.asarray([5, 0, 1] + [0] * 2000, np.uint8), None, 40)
+    assert few.max(axis=1).tolist() == [1] * 6 + [0] * 34
+
+
+@pytest.mark.parametrize("together", [0, 1 << 20], ids=["lists in memory", "no lists"])
+def test_a_graph_of_a_sum_reads_what_splits_on_the_device_hold(
+    together: int, limits: Callable[[str, int], None]
+) -> None:
+    limits("refnum.gpu.ops.payload_sum.TOGETHER", together)
+    rng = np.random.default_rng(2)
+    rows, row_map = samples.floats(rng, 96, 64, np.float32), rng.integers(0, 8, 50)
+    counts, out = cupy.asarray([50, 0]), cupy.empty((8, 64), np.float32)
+    given = to_device(rows), to_device(row_map), counts, None, 8
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        gpu.unpermute(*given, out=out)
+        stream.begin_capture()
+        gpu.unpermute(*given, out=out)
+        graph = stream.end_capture()
+        for splits in ([50, 0], [3, 47], [0, 50]):
+            counts[...] = cupy.asarray(splits)
+            graph.launch(stream)
+            stream.synchronize()
+            padded = sum(-(-n // 32) * 32 for n in splits)
+            equal(refnum.unpermute(rows[:padded], row_map, splits, None, 8), out)
+
+
 def test_map_items_out_of_range_give_zero_rows() -> None:
     payload = cupy.full((4, 34), 9, np.uint8)
     rows, _ = gpu.permute_pad(payload, cupy.asarray([3, 4, -1, 0], cupy.int64), [4], 1)
@@ -153,7 +190,9 @@ def test_unpermute(splits: list[int], dtype: Any, together: int, limits: Callabl
         for given in (weights, None):
             want = refnum.unpermute(rows, row_map, splits, given, tokens, align)
             held = None if given is None else to_device(given)
-            equal(want, gpu.unpermute(to_device(rows), to_device(row_map), splits, held, tokens, align))
+            counts = cupy.asarray(np.array(splits, np.int32))
+            for where in (splits, counts):
+                equal(want, gpu.unpermute(to_device(rows), to_device(row_map), where, held, tokens, align))
 
 
 @pytest.mark.parametrize("together", [0, 1 << 20], ids=["lists in memory", "one launch"])

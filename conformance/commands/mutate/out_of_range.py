@@ -1,5 +1,6 @@
 """Questions on what our kernels take and the golden model refuses: items of a row map that are no row, and splits on
-the device that do not fit the result. The launchers' docstrings say what holds then (`gpu/interface/payload.py`).
+the device that do not fit the rows or the result. The launchers' docstrings say what holds then
+(`gpu/interface/payload.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def questions(operation: str) -> Iterator[Question]:
     row = OPERATIONS[operation]
     if row.routed and not row.moves_only:
         yield from _sums()
+        yield from _sums_cut()
     if row.routed and row.moves_only:
         yield from _gathers(operation)
         yield from _cut(operation)
@@ -54,6 +56,21 @@ def _sums() -> Iterator[Question]:
         golden = refnum.unpermute(rows, kept, SPLITS, weights, TOKENS + 1)[:TOKENS]
         inputs = {"rows": rows, "row_map": row_map, "weights": weights}
         yield _question("unpermute", inputs, {"tokens": TOKENS}, golden, f"rows of no token, {row_map.dtype}")
+
+
+def _sums_cut() -> Iterator[Question]:
+    """Counts on the device below zero and above all rows, which are none; fewer rows than the row map has, and expert
+    rows that are not there, which are left out.
+    """
+    rng = np.random.default_rng(6)
+    rows, weights = rng.standard_normal((96, 65)).astype(np.float32), rng.standard_normal(41).astype(np.float32)
+    row_map = (np.arange(41) * 7 % TOKENS).astype(np.int32)
+    row_map[:36] = 3  # more than a list holds
+    for counts, there, kept in (([-1, 37, 1000, 4, 3], 96, [37, 4]), ([37, 2], 96, [37, 2]), ([37, 4], 66, [37, 2])):
+        golden = refnum.unpermute(rows, row_map[: sum(kept)], kept, weights[: sum(kept)], TOKENS)
+        inputs = {"rows": rows[:there], "row_map": row_map, "weights": weights}
+        yield _question("unpermute", inputs, {"tokens": TOKENS}, golden,
+                        f"splits on the device, {counts} of {there} rows", splits=np.array(counts))  # fmt: skip
 
 
 def _payload() -> np.ndarray:
