@@ -142,13 +142,15 @@ def _magnitudes(bits: Array) -> Array:
 
 def _quantize_rows(bits: Array, variant: Variant, tensor: Array, tall: int, rbits: Array | None) -> tuple[Array, Array]:
     """Quantise bits [M, K] (`own_bits`) -> (codes u8 [M, K], E4M3 codes of their blocks u8)."""
-    amax = _fold_rows(group_max(_magnitudes(bits), NVFP4_BLOCK), tall)
-    chosen = _chosen(bits, variant.steps(amax, tensor), variant, tensor, tall)
-    each, factor = grouped(bits, NVFP4_BLOCK), _to_rows(chosen.factor, bits, tall)
-    if rbits is None:
-        codes = block_codes(each, factor, chosen.divides)
-    else:
+    found = variant.steps(_fold_rows(group_max(_magnitudes(bits), NVFP4_BLOCK), tall), tensor)
+    each, chosen = grouped(bits, NVFP4_BLOCK), found[0]
+    if len(found) > 1:
+        codes, chosen = _chosen(each, found, variant, tensor, tall)
+    if rbits is not None:
+        factor = _to_rows(chosen.factor, bits, tall)
         codes = block_codes_at_random(each, factor, chosen.divides, grouped(rbits, NVFP4_BLOCK))
+    elif len(found) == 1:
+        codes = block_codes(each, _to_rows(chosen.factor, bits, tall), chosen.divides)
     return codes.reshape(bits.shape), chosen.codes
 
 
@@ -158,19 +160,23 @@ def _to_rows(blocks: Array, bits: Array, tall: int) -> Array:
     return spread(whole, tall, axis=0)[: bits.shape[0]]
 
 
-def _chosen(bits: Array, found: tuple[Scaled, ...], variant: Variant, tensor: Array, tall: int) -> Scaled:
-    """Return the only candidate, or the second in the blocks where its error is less."""
-    if len(found) == 1:
-        return found[0]
-    each = grouped(bits, NVFP4_BLOCK)
-    errors = []
-    for one in found:
-        codes = block_codes(each, _to_rows(one.factor, bits, tall), one.divides)
-        scales = _to_rows(one.codes, bits, tall)
-        errors.append(fold_rows(row_errors(widen(each), codes, scales, tensor, variant.error), tall))
+def _chosen(each: Array, found: tuple[Scaled, ...], variant: Variant, tensor: Array, tall: int) -> tuple[Array, Scaled]:
+    """Return the codes to nearest and the scales of the first candidate, or of the second where its error is less."""
+    rows = each.reshape(each.shape[0], -1)
+    factors, scales = (
+        np.stack([_to_rows(part, rows, tall) for part in parts])
+        for parts in (tuple(one.factor for one in found), tuple(one.codes for one in found))
+    )
+    both = np.stack([each, each])
+    codes = block_codes(both, factors, found[0].divides)
+    errors = fold_rows(
+        np.concatenate(list(row_errors(widen(both), codes, scales, tensor, variant.error)), axis=1), tall
+    )
+    columns = each.shape[1]
+    better = less(errors[:, columns:], errors[:, :columns])
     first, second = found
-    better = less(errors[1], errors[0])
-    return Scaled(np.where(better, second.codes, first.codes), np.where(better, second.factor, first.factor))
+    kept = np.where(_to_rows(better, rows, tall)[..., None], codes[1], codes[0])
+    return kept, Scaled(np.where(better, second.codes, first.codes), np.where(better, second.factor, first.factor))
 
 
 def dequantize_nvfp4(

@@ -46,10 +46,13 @@ void quantize_variant(const void* x, int64_t m, int64_t columns, int tall, uint3
             for (int i = 0; i < scales_of_block; ++i) {
                 code[i] = variant_code(most, tensor, order, i == 1);
                 factor[i] = variant_factor(code[i], tensor, order);
-                for (int r = 0; r < rows; ++r) {
-                    variant_block<kind>(w[r], factor[i], order, odd[r], codes[i][r]);
-                    if (scales_of_block == 2) errors[i][r] = block_error<kind>(w[r], codes[i][r], code[i], amax, order);
+                if (scales_of_block == 2 || !random) {
+                    for (int r = 0; r < rows; ++r) variant_block<kind>(w[r], factor[i], order, odd[r], codes[i][r]);
                 }
+                if (scales_of_block == 1) continue;
+                uint32_t values[8];
+                code_values(code[i], amax, values);
+                for (int r = 0; r < rows; ++r) errors[i][r] = block_error<kind>(w[r], codes[i][r], values, order);
                 for (int half = tall / 2; half; half /= 2) {
                     for (int r = 0; r < half; ++r) errors[i][r] = add_errors(errors[i][r], errors[i][r + half]);
                 }

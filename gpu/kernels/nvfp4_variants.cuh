@@ -64,11 +64,18 @@ REFNUM_HD void random_block(const uint32_t* w, uint32_t factor, int order, const
     }
 }
 
-// Sum of the errors of a block's elements, ascending, under a scale's code; bits above FLOAT_INF are NaN. `amax`: a
-// `tensor_maximum`.
-template <int kind>
-REFNUM_HD uint32_t block_error(const uint32_t* w, const uint32_t* packed, uint32_t code, uint32_t amax, int order) {
+// What the codes 0 to 7 of a block stand for under its scale's code (N21.5). `amax`: a `tensor_maximum`.
+REFNUM_HD void code_values(uint32_t code, uint32_t amax, uint32_t* values) {
     const uint32_t scale = e4m3_decode(code, 127);
+    REFNUM_UNROLL
+    for (int i = 0; i < 8; ++i) {
+        values[i] = divide_floats(multiply_floats(multiply_floats(scale, e2m1_decode(i, 127)), amax), FLOAT_1536);
+    }
+}
+
+// Sum of the errors of a block's elements, ascending, whose codes stand for `values`; bits above FLOAT_INF are NaN.
+template <int kind>
+REFNUM_HD uint32_t block_error(const uint32_t* w, const uint32_t* packed, const uint32_t* values, int order) {
     uint32_t total = 0;
     REFNUM_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -76,9 +83,8 @@ REFNUM_HD uint32_t block_error(const uint32_t* w, const uint32_t* packed, uint32
         float_bits<kind, 4>(w + half * (NVFP4_WORDS<kind> / 2), x);
         REFNUM_UNROLL
         for (int j = 0; j < 8; ++j) {
-            const uint32_t value = multiply_floats(scale, e2m1_decode(packed[half] >> 4 * j & 15, 127));
-            const uint32_t found = divide_floats(multiply_floats(value, amax), FLOAT_1536);
-            uint32_t apart = add_floats(found, x[j] ^ FLOAT_SIGN) & FLOAT_MAGNITUDE;
+            const uint32_t code = packed[half] >> 4 * j;
+            uint32_t apart = add_floats(values[code & 7] | (code & 8) << 28, x[j] ^ FLOAT_SIGN) & FLOAT_MAGNITUDE;
             if (order == NVFP4_FOUR_OVER_SIX_MSE) apart = multiply_floats(apart, apart);
             total = add_floats(total, apart);
         }

@@ -65,8 +65,11 @@ __device__ __forceinline__ void quantize_nvfp4_variant(const Nvfp4VariantArgumen
         const uint32_t second = variant_code(most, tensor, a.order, true);
         const uint32_t second_factor = variant_factor(second, tensor, a.order);
         variant_block<kind>(w, second_factor, a.order, odd, other);
-        uint32_t error = exists ? block_error<kind>(w, packed, code, amax, a.order) : 0;
-        uint32_t second_error = exists ? block_error<kind>(w, other, second, amax, a.order) : 0;
+        uint32_t values[8], second_values[8];
+        code_values(code, amax, values);
+        code_values(second, amax, second_values);
+        uint32_t error = exists ? block_error<kind>(w, packed, values, a.order) : 0;
+        uint32_t second_error = exists ? block_error<kind>(w, other, second_values, a.order) : 0;
         if (square) error = error_of_square(error), second_error = error_of_square(second_error);
         if (second_is_better(error, second_error)) {
             code = second, factor = second_factor;
