@@ -41,6 +41,15 @@ def pytest_runtest_makereport():
     return report
 
 
+def pytest_configure(config):
+    """Compile what kernels are tested with, ahead of workers, each of which would compile all of it as it collects."""
+    if getattr(config.option, "numprocesses", None):
+        from refnum.gpu import emulate, host
+
+        host.available()
+        emulate.available()
+
+
 def pytest_sessionfinish(session):
     if not hasattr(session.config, "workerinput"):  # what was compiled for folders that are gone
         shutil.rmtree(BYTECODE / tempfile.gettempdir().lstrip("/"), ignore_errors=True)
