@@ -83,7 +83,7 @@ def _qat(arguments: Mapping[str, Any], at: Place) -> Explained:
     chain, own = Chain("N26.8"), bits_at(given["x"], at)
     chain.element(x=own)
     x = float32_bits(np.ascontiguousarray(given["x"]))
-    vector = [int(bits) for bits in (x.reshape(-1) if given.get("layerwise", False) else x[at[0]])]
+    vector = (x.reshape(-1) if given.get("layerwise", False) else x[at[0]]).tolist()
     count = int(given.get("bits", 4))
     nan = any(is_nan(bits) for bits in vector)
     explained = _symmetric if given.get("symmetric", True) else _asymmetric
@@ -106,8 +106,7 @@ def _symmetric(chain: Chain, vector: list[int], nan: bool, own: int, count: int)
 def _asymmetric(chain: Chain, vector: list[int], nan: bool, own: int, count: int) -> tuple[int, int]:
     ends = [int(NAN)] * 2
     if not nan:  # -0 lies below +0
-        ordered = sorted(vector, key=lambda bits: (order_of(bits), not bits & _SIGN))
-        ends = [ordered[0], ordered[-1]]
+        ends = [end(vector, key=lambda bits: (order_of(bits), not bits & _SIGN)) for end in (min, max)]
     least, top = ends
     chain.say("ends", f"of {len(vector)}{' with a NaN' if nan else ''}: {float_text(least)} and {float_text(top)}")
     spread = chain.add("d", chain.subtract("v - u", top, least), int(_TINY))

@@ -41,6 +41,15 @@ def pytest_runtest_makereport():
     return report
 
 
+def pytest_configure(config):
+    """Compile what kernels are tested with, ahead of workers, each of which would compile all of it as it collects."""
+    if getattr(config.option, "numprocesses", None):
+        from refnum.gpu import emulate, host
+
+        host.available()
+        emulate.available()
+
+
 def pytest_sessionfinish(session):
     if not hasattr(session.config, "workerinput"):  # what was compiled for folders that are gone
         shutil.rmtree(BYTECODE / tempfile.gettempdir().lstrip("/"), ignore_errors=True)
@@ -51,18 +60,19 @@ def pytest_addoption(parser):
 
 
 DEAREST = (
-    "gpu/test_emulated_launches", "gpu/test_compile", "docs/test_docs_commands", "training/test_judge",
-    "gpu/test_columns_orders", "conformance/test_structure_parts", "conformance/test_structure",
-    "conformance/test_structure_further", "docs/test_docs_links", "gpu/test_tetrajet_kernels",
-    "training/test_train_command", "conformance/test_peers", "conformance/test_fuzz_structure",
-    "conformance/test_mutants_run", "refnum/test_model_equals_oracle", "conformance/test_mutants_python",
-    "conformance/test_recipes", "conformance/test_fuzz_parts", "vectors/test_verify",
-    "conformance/test_structure_mixed", "test_contributing", "training/test_witness", "conformance/test_plugin",
-    "training/test_layer_golden", "conformance/test_mutants_kernels", "conformance/test_init",
-    "gpu/test_payload_emulated", "gpu/test_swiglu_emulated", "clean_room/test_clean_room",
-    "conformance/test_coverpoints", "conformance/test_storage", "conformance/test_strangers",
-    "conformance/test_doors", "conformance/test_door_hostile", "conformance/test_fuzz_planted",
-    "conformance/test_shares", "refnum/test_oscillation", "refnum/test_tetrajet_v2",
+    "gpu/test_emulated_launches", "gpu/test_compile", "docs/test_docs_commands", "conformance/test_structure",
+    "training/test_judge", "gpu/test_columns_orders", "conformance/test_fuzz_structure",
+    "conformance/test_structure_further", "conformance/test_structure_parts", "docs/test_docs_links",
+    "conformance/test_explained_outputs", "conformance/test_mutants_run", "gpu/test_tetrajet_kernels",
+    "training/test_train_command", "conformance/test_peers", "conformance/test_mutants_python",
+    "refnum/test_model_equals_oracle", "conformance/test_shares", "conformance/test_door_hostile",
+    "conformance/test_recipes", "conformance/test_plugin", "conformance/test_fuzz_parts", "vectors/test_verify",
+    "conformance/test_coverpoints", "conformance/test_storage", "conformance/test_vanishing", "test_contributing",
+    "training/test_witness", "conformance/test_doors", "conformance/test_structure_company",
+    "conformance/test_mutants_kernels", "conformance/test_fuzz_planted", "conformance/test_structure_mixed",
+    "training/test_layer_golden", "conformance/test_init", "gpu/test_payload_emulated", "gpu/test_swiglu_emulated",
+    "clean_room/test_clean_room", "conformance/test_contracts", "conformance/test_api", "conformance/test_cli",
+    "conformance/test_museum", "conformance/test_strangers", "refnum/test_oscillation", "refnum/test_tetrajet_v2",
 )  # fmt: skip
 """Files of ten seconds of processor time and more, what they compile included: they start first, so that no process is
 left with one alone."""

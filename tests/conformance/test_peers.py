@@ -5,7 +5,9 @@ Casts: all 65,536 bfloat16, all 65,536 float16, 57,344 boundary patterns and 2^2
 Decoders: every code. Quantisers: blocks led by 28,672 boundary magnitudes and by every bfloat16 magnitude.
 """
 
+import functools
 import hashlib
+import importlib
 import json
 from pathlib import Path
 
@@ -58,6 +60,19 @@ def quantisers():
                     if params.pop("input") == "float32" and not subject.refuses(name, profile, params):
                         label = "-".join((subject.name, name, profile, *params.values()))
                         yield pytest.param(subject, name, profile, params, id=label)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _facts_of_formats_once():
+    """gfloat works out the largest number of a format, and what else it knows of it, at each number that it casts."""
+    found = gfloat_blocks.available()[0] and importlib.import_module("gfloat").FormatInfo
+    with pytest.MonkeyPatch.context() as patch:
+        for name, fact in list(vars(found).items()) if found else ():
+            if isinstance(fact, property) and not name.startswith("_"):
+                once = functools.cached_property(fact.fget)
+                once.__set_name__(found, name)
+                patch.setattr(found, name, once)
+        yield
 
 
 def usable(subject):

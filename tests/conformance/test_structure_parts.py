@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from structure_tools import asked_parts, engine_of, every_pair, golden
 
+from refnum.conformance.cases.draw.bits import as_float
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.recipes.inputs import expand
@@ -68,6 +69,7 @@ def test_every_part_has_as_many_rows_as_it_says(operation, monkeypatch):
     """
     zeros = lambda rows, columns, seed: np.zeros((rows, columns), np.uint32)  # noqa: E731
     monkeypatch.setattr(values, "noise", zeros)
+    monkeypatch.setattr(values, "floats", lambda fmt, shape, *_: as_float(np.zeros(shape, np.uint32), fmt))
     monkeypatch.setattr(BUILD, "planted", lambda *given: given[2])
     rows = cutting(operation, "HOPPER", OPERATIONS[operation].defaults()).axis == ROWS
     for params, amount in zip(OPERATIONS[operation].variants(), ("full" if rows else "brief", "brief"), strict=False):

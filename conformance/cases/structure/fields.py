@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -135,10 +134,10 @@ def _field(
         large = rows * size * unit(operation) > BEHIND_LARGE
         if (maker.brief and turn % BRIEF_TURNS) or (calls in BEHIND and large):
             calls = ANOTHER_VARIANT
-        part = _part(maker, {**shape, **named, **repeated}, cell, rows, size, same, calls, dice)
         elsewhere = calls == ANOTHER_THREAD or turn % 7 in ELSEWHERE[large]
         turn = turn if maker.brief and calls != AT_ONCE else turn // len(CALL_TURNS)
-        made.append(replace(part, turn=turn, elsewhere=elsewhere))
+        how = {"same": same, "calls": calls, "turn": turn, "elsewhere": elsewhere}
+        made.append(_part(maker, {**shape, **named, **repeated, "calls": calls}, cell, rows, size, how, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
 
@@ -182,15 +181,15 @@ def _experts(shape: Row) -> int:
 
 
 def _part(
-    maker: Maker, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, calls: str, dice: Random
+    maker: Maker, row: Row, cell: tuple[int, int], rows: int, size: int, how: Mapping[str, Any], dice: Random
 ) -> Part:
-    """Return some rows of a field, or its last columns, or the whole."""
+    """Return some rows of a field, or its last columns, or the whole. how: the call is made, as fields of a part."""
     if maker.cutting.axis == ROWS:
         first = 0 if maker.cutting.from_first else dice.randint(0, cell[0] - rows)
-        return Part(first, rows, {**row, "rows": rows, "calls": calls}, form_of(row), same, calls)
-    row = {**row, "columns": columns_of(maker.operation, size * unit(maker.operation)), "calls": calls}
+        return Part(first, rows, {**row, "rows": rows}, form_of(row), **how)
+    row = {**row, "columns": columns_of(maker.operation, size * unit(maker.operation))}
     first = (cell[1] - size) * unit(maker.operation) // step_of(maker.operation)
-    return Part(first if maker.cutting.axis == COLUMNS else 0, 0, row, form_of(row), False, calls)
+    return Part(first if maker.cutting.axis == COLUMNS else 0, 0, row, form_of(row), **how)
 
 
 def _repeated(forms: Table, dice: Random) -> Row:
