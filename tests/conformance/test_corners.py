@@ -198,3 +198,14 @@ def test_a_step_that_changes_nothing_and_hands_its_inputs_back_is_found(operatio
             called = call(subject, case)
             found |= {called.finding}
     assert Finding.ALIASES_INPUT in found
+
+
+@pytest.mark.parametrize("align", [16, 32, 128])
+def test_rows_that_are_their_own_sums_and_are_handed_back_are_found(align):
+    def idle(rows, row_map, splits, weights, tokens, align=32):
+        results = refnum.unpermute(rows, row_map, splits, weights, tokens, align)
+        return rows if rows.tobytes() == results.tobytes() and rows.size else results
+
+    called = [call(Subject("idle", {"unpermute": idle}), case)
+              for case in corner_cases("unpermute", "HOPPER", {"align": align})]  # fmt: skip
+    assert Finding.ALIASES_INPUT in {one.finding for one in called}
