@@ -12,7 +12,7 @@ from refnum.conformance.cases.corners.arrange import fill, lanes, matrix, rotate
 from refnum.conformance.cases.corners.floats import maximum_blocks
 from refnum.conformance.cases.draw.values import Target
 from refnum.conformance.cases.findings import Finding
-from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.operation import OPERATIONS, arguments_of, run_golden
 from refnum.conformance.subjects.calls.call import call
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError
@@ -162,24 +162,26 @@ def test_hard_slopes_lie_on_both_sides_of_the_middle():
     assert sides == [True] * 8 + [False] * 8
 
 
-@pytest.mark.parametrize("order", ["te", "product", "four_over_six"])
-@pytest.mark.parametrize("tile", [[1, 16], [16, 16]], ids=str)
-def test_nvfp4_corners_tell_a_bfloat16_number_that_is_rounded_once(order, tile):
+@pytest.mark.parametrize("operation", ["dequantize_nvfp4", "dequantize_tetrajet_v2"])
+def test_corners_tell_a_bfloat16_number_that_is_rounded_once(operation):
     """In both directions: three times a scale is beside the middle that its float32 product is."""
-    signs = set()
-    for case in corner_cases("dequantize_nvfp4", "HOPPER", {"order": order, "tile": tile, "dtype": "bfloat16"}):
-        inputs = {name: case.inputs[name] for name in ("packed", "scales", "tensor_amax")}
-        scale = refnum.dequantize_nvfp4(np.full_like(inputs["packed"], 0x22), *list(inputs.values())[1:], order,
-                                        tuple(tile)).astype(np.float64)  # fmt: skip
-        codes = np.stack([inputs["packed"] & 15, inputs["packed"] >> 4], axis=-1).reshape(scale.shape)
-        with np.errstate(over="ignore", invalid="ignore"):
-            exact = refnum.decode_e2m1(codes).astype(np.float64) * scale
-            single = exact.astype(np.float32)
-            middle = (single.view(np.uint32) & 0xFFFF == 0x8000) & np.isfinite(single) & (abs(single) > 2.0**-100)
-            off = np.sign(abs(exact) - abs(single)) * middle
-        odd = (single.view(np.uint32) >> 16 & 1).astype(bool)
-        signs |= set(off[(off > 0) & ~odd]) | set(off[(off < 0) & odd])
-    assert signs == {-1.0, 1.0}
+    for params in OPERATIONS[operation].variants():
+        if params["dtype"] != "bfloat16":
+            continue
+        signs = set()
+        for case in corner_cases(operation, "HOPPER", params):
+            given = arguments_of(case) | {"dtype": "float32"}
+            scale = getattr(refnum, operation)(**given | {"packed": np.full_like(given["packed"], 0x22)})
+            single = getattr(refnum, operation)(**given)
+            codes = np.stack([given["packed"] & 15, given["packed"] >> 4], axis=-1).reshape(scale.shape)
+            with np.errstate(invalid="ignore"):
+                exact = refnum.decode_e2m1(codes).astype(np.float64) * scale
+                off = abs(exact) - abs(single)
+            bits = single.view(np.uint32)
+            middle = (bits & 0xFFFF == 0x8000) & np.isfinite(off) & (abs(single) > 2.0**-100)
+            odd = (bits >> 16 & 1) == 1
+            signs |= set(np.sign(off[middle & np.where(off > 0, ~odd, odd) & (off != 0)]))
+        assert signs == {-1.0, 1.0}, params
 
 
 @pytest.mark.parametrize("operation", ["adam_apply", "spam_apply", "stable_spam_apply"])
