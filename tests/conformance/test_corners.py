@@ -211,3 +211,32 @@ def test_rows_that_are_their_own_sums_and_are_handed_back_are_found(align):
     called = [call(Subject("idle", {"unpermute": idle}), case)
               for case in corner_cases("unpermute", "HOPPER", {"align": align})]  # fmt: skip
     assert Finding.ALIASES_INPUT in {one.finding for one in called}
+
+
+@pytest.mark.parametrize("operation", ["matmul_fp8", "matmul_bf16"])
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_corners_of_products_tell_a_block_of_zeros_that_is_left_out(operation, side):
+    """Of NaN and Inf on the other side nothing is left then."""
+    other = "b" if side == "a" else "a"
+    for params in OPERATIONS[operation].variants():
+        told = False
+        for case in corner_cases(operation, "HOPPER", params):
+            given = {name: array.copy() for name, array in arguments_of(case).items() if name in "ab"}
+            for first in range(0, given[side].shape[1], 128):
+                part = given[side][:, first : first + 128]
+                if part.size and (part.astype(np.float32) == 0).all():
+                    given[other][:, first : first + 128] = 0
+            told |= (run_golden(case)["values"] != run_golden(case.with_inputs(given))["values"]).any()
+        assert told, params
+
+
+def test_corners_tell_a_norm_that_is_compared_with_zero_alone():
+    """`q != 0` in place of `q > 0` (N27.4)."""
+    told = False
+    for case in corner_cases("stable_spam_apply", "HOPPER", OPERATIONS["stable_spam_apply"].defaults()):
+        scalars = case.inputs["factors"].copy()
+        if scalars[3] < 0:
+            scalars[3:5] *= -1
+            right, wrong = run_golden(case), run_golden(case.with_inputs({"factors": scalars}))
+            told |= any((right[name] != wrong[name]).any() for name in right)
+    assert told

@@ -78,9 +78,10 @@ def _corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     for number, shape in enumerate(SHAPES):
         yield f"shape {shape[0]}x{shape[1]}", {**step(shape, 5), "factors": factors(operation, number)}
     if operation == "stable_spam_apply":
-        faint = factors(operation, 0)
-        faint[3] = 2.0**-149
-        yield "the least norm", {**step((3, 9), 7), "factors": faint}
+        for label, norm in (("the least norm", 2.0**-149), ("a norm below zero", -3.0), ("a norm that is NaN", np.nan)):
+            scalars = factors(operation, 0)
+            scalars[3] = norm
+            yield label, {**step((3, 9), 7), "factors": scalars}
     for scalar in KINDS:
         for sign in (0, 1 << 31):
             alike = np.full(len(factors(operation, 0)), scalar | np.uint32(sign), np.uint32).view(np.float32)
