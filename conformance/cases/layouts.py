@@ -21,6 +21,8 @@ from .same_bytes import name_of
 PLAIN = "bytes"
 IN, OUT = "layout_in", "layout_out"
 OTHERS = tuple(name for name in LAYOUTS if name != PLAIN)
+NANS = np.array([0x7FC00000, 0xFFC00000, 0x7F800001, 0xFFFFFFFF, 0x7FFFFFFF, 0xFF800001], np.uint32)
+"""float32 bits of NaN: quiet and signalling, of either sign, the least and the largest payload."""
 
 
 def stored_inputs(case: Case) -> Mapping[str, np.ndarray]:
@@ -28,10 +30,18 @@ def stored_inputs(case: Case) -> Mapping[str, np.ndarray]:
     layout, form = case.params.get(IN, PLAIN), case.params.get(FORM, {})
     given = dict(case.inputs)
     if layout != PLAIN:
-        given["scales"] = stored = scales_to_layout(case.inputs["scales"], layout)
+        given["scales"] = stored = _with_every_nan(scales_to_layout(case.inputs["scales"], layout))
         if form.get("padding") == "garbage":
             given["scales"] = _with_garbage(stored, scales_to_layout(np.ones_like(case.inputs["scales"]), layout))
     return {name: in_dtype(array, form.get(f"{name}.dtype")) for name, array in given.items()}
+
+
+def _with_every_nan(stored: np.ndarray) -> np.ndarray:
+    """Return a storage whose float32 NaN have bits of every kind in turn: each is byte 255 (N6.5)."""
+    if stored.dtype == np.float32:
+        places = np.flatnonzero(np.isnan(stored))
+        stored.view(np.uint32).reshape(-1)[places] = np.resize(NANS, places.size)
+    return stored
 
 
 def _with_garbage(stored: np.ndarray, ones: np.ndarray) -> np.ndarray:

@@ -11,7 +11,10 @@ from refnum.conformance.cases.corners import corner_cases, estimators
 from refnum.conformance.cases.corners.arrange import fill, lanes, matrix, rotate
 from refnum.conformance.cases.corners.floats import maximum_blocks
 from refnum.conformance.cases.draw.values import Target
-from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.findings import Finding
+from refnum.conformance.cases.operation import OPERATIONS, arguments_of, run_golden
+from refnum.conformance.subjects.calls.call import call
+from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError
 from refnum.formats import BF16, E2M1, FP32
 
@@ -157,3 +160,83 @@ def test_hard_slopes_lie_on_both_sides_of_the_middle():
         assert abs(nearest) < Fraction(1, 1 << 40)
         sides.append(nearest < 0)
     assert sides == [True] * 8 + [False] * 8
+
+
+@pytest.mark.parametrize("operation", ["dequantize_nvfp4", "dequantize_tetrajet_v2"])
+def test_corners_tell_a_bfloat16_number_that_is_rounded_once(operation):
+    """In both directions: three times a scale is beside the middle that its float32 product is."""
+    for params in OPERATIONS[operation].variants():
+        if params["dtype"] != "bfloat16":
+            continue
+        signs = set()
+        for case in corner_cases(operation, "HOPPER", params):
+            given = arguments_of(case) | {"dtype": "float32"}
+            scale = getattr(refnum, operation)(**given | {"packed": np.full_like(given["packed"], 0x22)})
+            single = getattr(refnum, operation)(**given)
+            codes = np.stack([given["packed"] & 15, given["packed"] >> 4], axis=-1).reshape(scale.shape)
+            with np.errstate(invalid="ignore"):
+                exact = refnum.decode_e2m1(codes).astype(np.float64) * scale
+                off = abs(exact) - abs(single)
+            bits = single.view(np.uint32)
+            middle = (bits & 0xFFFF == 0x8000) & np.isfinite(off) & (abs(single) > 2.0**-100)
+            odd = (bits >> 16 & 1) == 1
+            signs |= set(np.sign(off[middle & np.where(off > 0, ~odd, odd) & (off != 0)]))
+        assert signs == {-1.0, 1.0}, params
+
+
+@pytest.mark.parametrize("operation", ["adam_apply", "spam_apply", "stable_spam_apply"])
+def test_a_step_that_changes_nothing_and_hands_its_inputs_back_is_found(operation):
+    names = ("weight", "m", "v")
+
+    def idle(**given):
+        results = getattr(refnum, operation)(**given)
+        same = all(given[name].tobytes() == one.tobytes() for name, one in zip(names, results, strict=True))
+        return tuple(given[name] for name in names) if same and given["weight"].any() else results
+
+    found = set()
+    for params in OPERATIONS[operation].variants():
+        subject = Subject("idle", {operation: idle})
+        for case in corner_cases(operation, "HOPPER", params):
+            called = call(subject, case)
+            found |= {called.finding}
+    assert Finding.ALIASES_INPUT in found
+
+
+@pytest.mark.parametrize("align", [16, 32, 128])
+def test_rows_that_are_their_own_sums_and_are_handed_back_are_found(align):
+    def idle(rows, row_map, splits, weights, tokens, align=32):
+        results = refnum.unpermute(rows, row_map, splits, weights, tokens, align)
+        return rows if rows.tobytes() == results.tobytes() and rows.size else results
+
+    called = [call(Subject("idle", {"unpermute": idle}), case)
+              for case in corner_cases("unpermute", "HOPPER", {"align": align})]  # fmt: skip
+    assert Finding.ALIASES_INPUT in {one.finding for one in called}
+
+
+@pytest.mark.parametrize("operation", ["matmul_fp8", "matmul_bf16"])
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_corners_of_products_tell_a_block_of_zeros_that_is_left_out(operation, side):
+    """Of NaN and Inf on the other side nothing is left then."""
+    other = "b" if side == "a" else "a"
+    for params in OPERATIONS[operation].variants():
+        told = False
+        for case in corner_cases(operation, "HOPPER", params):
+            given = {name: array.copy() for name, array in arguments_of(case).items() if name in "ab"}
+            for first in range(0, given[side].shape[1], 128):
+                part = given[side][:, first : first + 128]
+                if part.size and (part.astype(np.float32) == 0).all():
+                    given[other][:, first : first + 128] = 0
+            told |= (run_golden(case)["values"] != run_golden(case.with_inputs(given))["values"]).any()
+        assert told, params
+
+
+def test_corners_tell_a_norm_that_is_compared_with_zero_alone():
+    """`q != 0` in place of `q > 0` (N27.4)."""
+    told = False
+    for case in corner_cases("stable_spam_apply", "HOPPER", OPERATIONS["stable_spam_apply"].defaults()):
+        scalars = case.inputs["factors"].copy()
+        if scalars[3] < 0:
+            scalars[3:5] *= -1
+            right, wrong = run_golden(case), run_golden(case.with_inputs({"factors": scalars}))
+            told |= any((right[name] != wrong[name]).any() for name in right)
+    assert told

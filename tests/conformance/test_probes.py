@@ -3,6 +3,7 @@
 import itertools
 import math
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.mismatches.failures import observe_again
 from refnum.conformance.subjects.arrays import with_rows_far_apart
+from refnum.conformance.subjects.calls.at_once import call_at_once
 from refnum.conformance.subjects.calls.call import POISONS
 from refnum.conformance.subjects.calls.in_turn import hold_results
 from refnum.conformance.subjects.isolation import child
+from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts import probes
 from refnum.conformance.verdicts.elsewhere import MOVED
 from refnum.conformance.verdicts.tally import Tally
@@ -184,3 +187,20 @@ def test_every_call_beside_held_results_is_compared(wrong):
 
     other, _, last = hold_results(subject(once), given())
     assert last.finding == Finding.NOT_DETERMINISTIC or not np.array_equal(last.results[0], call_golden(other)[0])
+
+
+@pytest.mark.parametrize(("places", "finding"), [(2, Finding.NOT_THREAD_SAFE), (4, "")])
+def test_a_kernel_that_works_in_two_places_in_turn_is_called_from_more_threads_than_two(places, finding):
+    work, turns = [None] * places, itertools.count()
+
+    def in_turn(x, profile):
+        place = next(turns) % places
+        work[place] = x
+        time.sleep(0.02)
+        return right(work[place], profile)
+
+    numbers = np.arange(1, 129, dtype=np.float32).reshape(2, 64)
+    case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": numbers})
+    subject = Subject("k", {"quantize_mxfp4": in_turn})  # whose threads may happen to find the same data in a place
+    found = {called.finding for _ in range(9) for called in call_at_once(subject, case)[1:]}
+    assert finding in found and found <= {finding, ""}

@@ -4,10 +4,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import refnum
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.findings import NO_PROBLEM, PADDING, SCALE
 from refnum.conformance.cases.layouts import (
     IN,
+    NANS,
     OTHERS,
     OUT,
     bytes_of,
@@ -119,3 +121,13 @@ def test_a_case_without_layouts_is_one_on_bytes(names):
     case = Case("quantize_mxfp4", "HOPPER", {"input": "float32", **dict.fromkeys(names, "swizzled")}, {})
     plain = without_layouts(case)
     assert dict(plain.params) == {"input": "float32"} and (plain is case) == (not names)
+
+
+@pytest.mark.parametrize("layout", ["float32", "gemm_float32"])
+def test_a_nan_of_every_kind_is_a_stored_scale_of_byte_255_and_is_read_as_such(layout):
+    scales = np.resize(np.array([255, 127, 255], np.uint8), (33, 4))
+    stored = stored_inputs(case_of(layout, scales))["scales"]
+    assert set(bits_of(stored[np.isnan(stored)]).tolist()) == set(NANS.tolist())
+    packed = np.full((33, 64), 0x22, np.uint8)
+    read = refnum.dequantize_mxfp4(packed, stored, layout_in=layout)
+    assert bits_of(read).tolist() == bits_of(refnum.dequantize_mxfp4(packed, scales)).tolist()

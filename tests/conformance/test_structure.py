@@ -176,3 +176,12 @@ def test_the_model_refuses_every_illegal_call_and_takes_the_legal_one(operation)
             if not case.label.startswith(("illegal: out with", "illegal: splits in an array")):
                 with pytest.raises(RefnumError):
                     call_golden(case)
+
+
+@pytest.mark.parametrize("bit", range(4, 8))
+def test_a_code_is_refused_by_each_bit_that_its_format_lacks(bit):
+    def blind(codes, dtype="float32"):
+        return golden("decode_e2m1")(codes & np.uint8(255 - (1 << bit)) if codes.dtype == np.uint8 else codes, dtype)
+
+    tally = verdict("decode_e2m1", blind, rows=lambda row: False)
+    assert tally.words == f"1 calls were taken that must be refused: a code beyond 4 bits, by bit {bit}"

@@ -30,6 +30,10 @@ FAINT = np.array([tie + (field << 23) for field in range(6) for tie in (0x022200
 beyond float32 and the largest number takes its place; with the number before that one the scale lies below the tie."""
 LOWEST = (0x00000A80, 0x05800000)
 """Tensor maxima under which some blocks, and not all, have a factor of 0, of 2^-149 (`MODELOPT`) or Inf (`TORCHAO`)."""
+TWICE_ROUNDED = {"te": (0x3FB3E666, 0x3FD8FFFF), "product": (0x3FC1471D, 0x3FB8B8E3),
+                 "four_over_six": (0x3F906666, 0x3F844924)}  # fmt: skip
+"""Order -> tensor maxima under which three times some scale is just above, and just below, the middle of two bfloat16
+numbers that the float32 product is: rounded once and not twice (N21.7), it is the other one."""
 SHAPES = ((0, 32), (1, 16), (1, 48), (3, 128), (15, 32), (16, 16), (17, 80), (33, 32), (130, 16), (2, 2064), (1, 7168))
 
 
@@ -190,7 +194,7 @@ def dequantize_nvfp4(operation: str, params: Mapping[str, Any]) -> Iterator[Corn
     """Every code under every scale under every tensor maximum of the list; odd shapes."""
     codes = np.arange(16, dtype=np.uint8)
     packed = np.broadcast_to(codes[0::2] | codes[1::2] << 4, (256, 8)).copy()
-    for amax in AMAX:
+    for amax in AMAX + (TWICE_ROUNDED[params["order"]] if params["dtype"] == "bfloat16" else ()):
         if params["tile"][0] == 1:
             inputs = {"packed": packed, "scales": BYTES[:, None].copy()}
         else:

@@ -119,6 +119,8 @@ def unpermute(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     inputs = {"rows": as_float(special_rows, FP32), "row_map": (np.arange(64) % 9).astype(np.int32),
               "weights": as_float(np.resize(special[::-1], 64), FP32)}  # fmt: skip
     yield "special values and weights", inputs, {"splits": [64], "tokens": 9}
+    inputs = {"rows": as_float(_expert_rows([128], align, 96, 78), FP32), "row_map": np.arange(128, dtype=np.int32)}
+    yield "rows that are the sums, with no padding", inputs, {"splits": [128], "tokens": 128}
 
 
 def _uneven_sums(align: int) -> Iterator[Corner]:

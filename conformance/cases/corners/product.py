@@ -34,6 +34,8 @@ def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         ("zeros of both signs", *zeros(right)),
         ("NaN, infinity and zero in every lane", *specials(left, right)),
         ("whole steps of NaN, and in every word of a step", *whole_steps(left, right)),
+        ("blocks of zeros in a, NaN and Inf in b", *blank((0x7F, 0x7C), np.uint8)),
+        ("blocks of zeros in b, NaN and Inf in a", *blank((0x7F, 0x7C), np.uint8)[::-1]),
     ):
         yield label, {"a": _lengthened(a, order), "b": _lengthened(b, order)}
     for k in LENGTHS:
@@ -75,6 +77,9 @@ def matmul_bf16(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     a[0, :32], a[1, 1:32:2], a[2, 15], a[3, k - 1], a[4, 0], a[4, 5], a[5, 5] = NAN, NAN, INF, NAN, INF, 0xBF80, 0x7F40
     b[0, :32], b[1, 1:32:2], b[2, 15], b[3, 5], b[4, 0], b[4, 5] = NAN, NAN, INF, 0x7F40, INF, 0xBF80
     yield "whole steps of NaN, the last lane, an infinity beside the largest numbers", _bf16(a, b)
+    a, b = (_lengthened(one, order) for one in blank((NAN, INF), np.uint16))
+    yield "blocks of zeros in a, NaN and Inf in b", _bf16(a, b)
+    yield "blocks of zeros in b, NaN and Inf in a", _bf16(b, a)
     for terms in (1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 256, 257):
         if terms_for(order, terms) == terms:
             yield f"{terms} terms", _bf16(near((4, terms), terms), near((5, terms), terms + 1))
@@ -162,6 +167,16 @@ def whole_steps(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
             rows[lane + 1, lane:32:4] = fmt.sign_mask - 1
         pair.append(rows)
     return pair[0], pair[1]
+
+
+def blank(kinds: tuple[int, int], dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    """One side zero in a whole block of 128 terms, the other with a NaN or an Inf there: no such block adds nothing."""
+    one = 0x38 if dtype is np.uint8 else 0x3F80
+    zero: np.ndarray = np.zeros((4, 256), dtype)
+    other: np.ndarray = np.full((5, 256), one, dtype)
+    zero[:, 128:] = one
+    other[(0, 1), (5, 127)] = kinds
+    return zero, other
 
 
 def specials(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:

@@ -26,6 +26,10 @@ TOP = 0x45280000
 INNER = np.asarray(decode_table(E4M3), np.uint32)[1:0x7F]
 """float32 bits of the positive E4M3 numbers."""
 
+TWICE_ROUNDED = (0x3F81AAAB, 0x3F825555)
+"""float32 bits of outer scales three times which is just above, and just below, the middle of two bfloat16 numbers that
+the float32 product is: rounded once and not twice (N24.11), it is the other one."""
+
 
 def grouped(blocks: np.ndarray, top: int = TOP) -> np.ndarray:
     """Groups of 128 made of a block with a given maximum, zeros otherwise, and seven blocks [n, 16]; rows of 1,024."""
@@ -130,8 +134,11 @@ def dequantize_tetrajet_v2(operation: str, params: Mapping[str, Any]) -> Iterato
     sizes: list[int] = [0, 1, 0x007FFFFF, 0x00800000, 0x3F800000, 0x3F800001, 0x3FFFFFFF, 0x7F7FFFFF, 0x7F800000,
                         0x7FC00000, 0x7F800001, 0x3F000000, 0x7E967699, 0x01400001, 0x7D800000, 0x33333333]  # fmt: skip
     patterns = np.array([size | sign for size in sizes for sign in (0, 1 << 31)], np.uint32)
-    for part, first in (("small and large", 0), ("special", 16)):
-        outer = np.resize(patterns[first : first + 16], (256, 1)).view(np.float32)
+    parts = {"small and large": patterns[:16], "special": patterns[16:]}
+    if params["dtype"] == "bfloat16":
+        parts["whose products are rounded twice"] = np.array(TWICE_ROUNDED, np.uint32).repeat(8)  # a power of two each
+    for part, numbers in parts.items():
+        outer = np.resize(numbers, (256, 1)).view(np.float32)
         yield f"every code and scale, outer scales {part}", {
             "packed": pack_nibbles(codes), "scales": scales, "outer": outer}  # fmt: skip
     for shape in SHAPES:

@@ -24,6 +24,8 @@ ZEROS = {
 }
 """Scalars, in the order of `draw.factors`, of which a threshold and a weight of squares are -0 and a norm is NaN."""
 
+DECAY = {"adam_apply": 0, "spam_apply": 7, "stable_spam_apply": 0}
+"""Place of the decay among the scalars."""
 EPS = {"adam_apply": 6, "spam_apply": 5, "stable_spam_apply": 10}
 """Place of eps among the scalars."""
 
@@ -39,6 +41,14 @@ def step(shape: tuple[int, int], seed: int = 0) -> dict[str, np.ndarray]:
     """Arrays of a step of a shape; averages of squares are no negative numbers."""
     found = {name: content(shape, seed + place) for place, name in enumerate(NAMES)}
     return {**found, "v": positive(found["v"])}
+
+
+def still(operation: str) -> dict[str, np.ndarray]:
+    """A step whose results are its inputs bit for bit, which a kernel must not hand back: no gradient, no decay."""
+    zeros = np.zeros((3, 9), np.float32)
+    scalars = factors(operation, 0).copy()
+    scalars[DECAY[operation]] = 0 if operation == "spam_apply" else 1
+    return {"gradient": zeros, "weight": content((3, 9), 11), "m": zeros.copy(), "v": zeros.copy(), "factors": scalars}
 
 
 def kinds() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
@@ -64,12 +74,14 @@ def _corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         bare = zeros.copy()
         bare[EPS[operation]] = -0.0
         yield f"{label} of every kind, some scalars and eps -0", {**arrays, "factors": bare}
+    yield "a step that changes nothing", still(operation)
     for number, shape in enumerate(SHAPES):
         yield f"shape {shape[0]}x{shape[1]}", {**step(shape, 5), "factors": factors(operation, number)}
     if operation == "stable_spam_apply":
-        faint = factors(operation, 0)
-        faint[3] = 2.0**-149
-        yield "the least norm", {**step((3, 9), 7), "factors": faint}
+        for label, norm in (("the least norm", 2.0**-149), ("a norm below zero", -3.0), ("a norm that is NaN", np.nan)):
+            scalars = factors(operation, 0)
+            scalars[3] = norm
+            yield label, {**step((3, 9), 7), "factors": scalars}
     for scalar in KINDS:
         for sign in (0, 1 << 31):
             alike = np.full(len(factors(operation, 0)), scalar | np.uint32(sign), np.uint32).view(np.float32)

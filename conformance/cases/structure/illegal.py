@@ -167,9 +167,11 @@ def _codes(legal: Case) -> Iterator[Change]:
         bits = get_format(legal.params["element"]).bits
     if bits == 8 and not legal.operation.startswith("decode_"):
         return
-    wrong = legal.inputs["codes"].astype(np.uint8 if bits < 8 else np.uint16)
-    wrong.reshape(-1)[wrong.size // 2] = 1 << bits
-    yield f"a code beyond {bits} bits", {"codes": wrong}, {}
+    codes = legal.inputs["codes"].astype(np.uint8 if bits < 8 else np.uint16)
+    for bit in range(bits, 8 * codes.itemsize):
+        wrong = codes.copy()
+        wrong.reshape(-1)[wrong.size // 2] |= 1 << bit
+        yield f"a code beyond {bits} bits, by bit {bit}", {"codes": wrong}, {}
 
 
 def _random_bits(rbits: np.ndarray) -> Iterator[Change]:

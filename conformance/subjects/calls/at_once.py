@@ -40,8 +40,9 @@ from .results import made_wrong
 from .streams import here, in_turn, wait_for
 from .threads import in_a_thread
 
-ROUNDS, QUEUED = 3, 16
-"""Times that both threads call, each on its own data, and calls that wait on each of two streams."""
+CROWDS, QUEUED = ((0, 1), (0, 1, 1, 0), (0, 1, 1, 0)), 16
+"""Whose data each thread has, round by round (two places to work in, taken in turn, are enough for two threads), and
+calls that wait on each of two streams."""
 THREADS, STREAMS = "another thread calls", "another stream is busy with a call"
 """What happens at the same time."""
 INTERVAL = 1e-5
@@ -180,19 +181,21 @@ def _same(results: Any, alone: Called) -> bool:
     return all(a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
 
 
-def _calls(subject: Subject, cases: tuple[Case, Case]) -> list[Call]:
-    """Return a call on each of two cases, on arrays of its own."""
+def _calls(subject: Subject, cases: Sequence[Case]) -> list[Call]:
+    """Return a call on each of some cases, on arrays of its own."""
     given = [arguments_for(subject, case, lay_out(subject, case)) for case in cases]
     return [partial(subject.operations[case.operation], **one) for case, one in zip(cases, given, strict=True)]
 
 
 def _in_threads(subject: Subject, cases: tuple[Case, Case], seconds: float) -> Iterator[list[Any]]:
-    """Yield the results of two calls that start together and give way to each other, or what each raised."""
-    for _ in range(ROUNDS):
-        calls = _calls(subject, cases)
+    """Yield the results of calls that start together and give way to each other, two by two, or what each raised."""
+    for crowd in CROWDS:
+        calls = _calls(subject, [cases[number] for number in crowd])
         traces = [_giving_way(one.func) for one in calls if isinstance(one, partial)]
-        lives = _at_the_same_time(subject, calls, seconds, traces)
-        yield [_on_host(live) for live in lives]
+        lives = [_on_host(live) for live in _at_the_same_time(subject, calls, seconds, traces)]
+        yield lives[:2]
+        if len(crowd) > 2:
+            yield lives[:1:-1]
 
 
 def _queued(subject: Subject, cases: tuple[Case, Case], seconds: float) -> Iterator[list[Any]]:
