@@ -242,7 +242,8 @@ def test_what_our_kernels_declare_not_to_take_is_not_asked_of_a_mutant() -> None
             asked.append(one)
         return bool(asked) and asked[-1] is one
 
-    assert kernels_ask.ask(workshop, "quantize_nvfp4", kernels_ask.Bounds(("HOPPER",), 1 << 9, 100), declared) == {}
+    bounds = kernels_ask.Bounds(("HOPPER",), 1 << 9, 100)
+    assert kernels_ask.ask(workshop, "hadamard_quantize_nvfp4", bounds, declared) == {}
     assert {bool(emulated.refuses(*one.key)) for one in asked} == {True, False}
 
 

@@ -231,7 +231,7 @@ def test_named_errors(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
 
 QUICKLY = ("--Ofast-compile=max",)
 """Without most optimisations, in a fifth of the time; an instruction that an architecture lacks is refused as well."""
-LATER = {"quantize_nvfp4", "hadamard_quantize_nvfp4"}
+LATER = {"quantize_nvfp4", "quantize_nvfp4_variants", "hadamard_quantize_nvfp4"}
 """Kernels that convert to E4M3 by hardware, which sm_80 lacks."""
 
 

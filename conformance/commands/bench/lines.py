@@ -121,6 +121,15 @@ _ALL = (
         for dtype, name in _FLOATS.items()
     ),
     Line("BF16 -> NVFP4, maximum found", "quantize_nvfp4", "tokens", {"input": "bfloat16"}),
+    Line("BF16 -> NVFP4 16x16", "quantize_nvfp4", "tokens", {"input": "bfloat16", "tile": [16, 16]},
+         optional=("tensor_amax",)),
+    Line("BF16 -> NVFP4, by key", "quantize_nvfp4", "tokens", {"input": "bfloat16", "random": "keyed", "philox": _KEY},
+         optional=("tensor_amax",)),
+    *(
+        Line(f"BF16 -> NVFP4, {name}", "quantize_nvfp4", "tokens", {"input": "bfloat16", "variant": variant},
+             optional=("tensor_amax",))
+        for name, variant in (("ModelOpt", "MODELOPT"), ("four over six", "FOUR_OVER_SIX"))
+    ),
     Line("BF16 -> rotated BF16", "hadamard16", "tokens", {"input": "bfloat16"}),
     Line("BF16 -> rotated BF16, columns", "hadamard16", "tokens", {"axis": 0, "input": "bfloat16"}),
     Line("BF16 -> rotated NVFP4", "hadamard_quantize_nvfp4", "tokens", {"input": "bfloat16"},
@@ -165,6 +174,7 @@ _ALL = (
     ),
     Line("NVFP4 -> BF16", "dequantize_nvfp4", "rows", {"dtype": "bfloat16"}),
     Line("NVFP4 -> FP32", "dequantize_nvfp4", "rows", {"dtype": "float32"}),
+    Line("NVFP4 16x16 -> BF16", "dequantize_nvfp4", "rows", {"dtype": "bfloat16", "tile": [16, 16]}),
     Line("FP8 -> MXFP4", "fp8_to_mxfp4", "rows"),
     Line("MXFP4 -> FP8, max", "mxfp4_to_fp8", "rows", {"scale": "max"}),
     Line("MXFP4 -> FP8, amax", "mxfp4_to_fp8", "rows", {"scale": "amax"}),
