@@ -10,6 +10,7 @@ from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.structure.illegal import illegal_cases
 from refnum.conformance.commands import docs
 from refnum.conformance.commands.check import refusals
+from refnum.conformance.commands.explain import _param
 from refnum.conformance.commands.infer.command import infer_profile
 from refnum.conformance.subjects.calls.call import Called, call
 from refnum.conformance.subjects.loading.discover import from_file
@@ -84,3 +85,10 @@ def test_a_kernel_on_tensors_that_is_given_numpy_s_arrays_is_told_how_to_declare
     path.write_text("def quantize_mxfp4(x):\n    return x.float()\n")
     with pytest.raises(UnsupportedError, match=r"declared by @implements\(\"quantize_mxfp4\", arrays=\"torch\"\)"):
         infer_profile(str(path), None, False)
+
+
+@pytest.mark.parametrize("text", ["bogus=1", "bogus", "input"])
+def test_a_parameter_that_is_none_is_told_with_those_that_there_are(text):
+    words = f"^--param '{text}' is no NAME=VALUE of a parameter of quantize_mxfp4; its parameters are input.$"
+    with pytest.raises(ArgumentError, match=words if text != "input" else "choose from"):
+        _param(text, "quantize_mxfp4")

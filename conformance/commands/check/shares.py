@@ -100,8 +100,12 @@ def processes(request: Request, count: int) -> Iterator[Processes | None]:
     context = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
     queue = context.SimpleQueue()
     with ProcessPoolExecutor(count, context, _begin, (queue,)) as executor:
-        for _ in range(count):
-            executor.submit(_load, request)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until `_begin`: Ctrl-C may find imports
+        try:
+            for _ in range(count):
+                executor.submit(_load, request)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         yield Processes(executor, queue)
 
 
@@ -189,6 +193,7 @@ def _begin(queue: Any) -> None:
     It keeps the memory that it frees.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     sys.stdout = sys.stderr
     _queue.append(queue)
     keep_memory()
