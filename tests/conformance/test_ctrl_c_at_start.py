@@ -37,6 +37,16 @@ SHARES = """from refnum.conformance.commands.check.shares import Request, proces
         interrupt()
         print(started.executor.submit(os.getpid).result() > 1)
     print(signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set())"""
+HURRY = """import time
+    from refnum.conformance.commands.check.shares import Request, processes
+    request, begun = Request(("model",), None, ("decode_e2m1",), frozenset(), ("HOPPER",), (), "smoke", 0, 0, 5.0), []
+    try:
+        with processes(request, 2):
+            interrupt()
+            begun.append(time.monotonic())
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        print(time.monotonic() - begun[0] < 0.6)"""
 RANKS = """import threading
     from refnum.training.spawn import run_ranks
     threading.Thread(target=interrupt).start()
@@ -44,7 +54,9 @@ RANKS = """import threading
     print(signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set())"""
 
 
-@pytest.mark.parametrize(("body", "said"), [(SHARES, ["True"] * 2), (RANKS, ["worked"] * 2 + ["True"])])
+@pytest.mark.parametrize(
+    ("body", "said"), [(SHARES, ["True"] * 2), (HURRY, ["True"]), (RANKS, ["worked"] * 2 + ["True"])]
+)
 def test_ctrl_c_while_processes_start_leaves_no_traceback(tmp_path, body, said):
     if "training" in body:
         pytest.importorskip("torch")
