@@ -64,10 +64,6 @@ class ProofWithoutCases(InvalidReport):
     """A domain is called proved although fewer points were compared than it has."""
 
 
-def _variants(count: int) -> str:
-    return f"{count:,} variant{'s' * (count != 1)}"
-
-
 @dataclass
 class Report:
     """Header, results and footer of one run, under construction."""
@@ -120,13 +116,13 @@ class Report:
         """Return the one line that a reader may quote, with the level of the run in it."""
         total = totals(self.results)
         level = self.header["level"]
-        counts = f"{_variants(total['variants'])}, {total['cases']:,} cases, {total['compared']:,} elements compared"
+        counts = f"{total['variants']:,} variants, {total['cases']:,} cases, {total['compared']:,} elements compared"
         if self.data:
             names = {row["tensor"] for row in self.data if row["compared"]}
             compared = sum(row["compared"] for row in self.data)
             counts = f"{len(names):,} tensors, {len(self.data):,} results, {compared:,} elements compared"
         if total["outcomes"].get("unsupported"):
-            counts += f", {_variants(total['outcomes']['unsupported'])} unsupported"
+            counts += f", {total['outcomes']['unsupported']:,} variants unsupported"
         refused = sum(result["refused"] for result in self.results if result["outcome"] != Outcome.UNSUPPORTED)
         if refused:
             counts += f", {refused:,} cases refused"
