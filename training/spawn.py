@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -94,8 +95,13 @@ def _spawn(work: Callable[..., None], given: Any, ranks: int, device: str, secon
             )
             for rank in range(ranks)
         ]
-        for process in started:
-            process.start()
+        resource_tracker.ensure_running()  # which would unblock the signal
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # of ranks: this process ends them
+        try:
+            for process in started:
+                process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         try:
             ended = _watch(started)
         finally:

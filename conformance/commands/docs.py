@@ -15,6 +15,7 @@ from ..reports import terminal
 from ..subjects.loading.failure import SCHEMAS, schema_file
 from .options import told
 
+_EXAMPLES = "docs/guides/examples/"
 _INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)\n((?::.*\n)*)```$", re.MULTILINE)
 _ROLE, _MARK = re.compile(r"\{(?:doc|ref)\}`([^`<]+?)(?: <[^`]*)?`"), re.compile(r"^<!-- runnable.*-->\n", re.MULTILINE)
 
@@ -79,9 +80,10 @@ def _title(path: Path) -> str:
 
 
 def readable(path: Path) -> str:
-    """Return a guide as Markdown without directives: its examples stand in it."""
+    """Return a guide as Markdown without directives: its examples stand in it, and outside of a checkout in `.`."""
     text = _INCLUDE.sub(lambda found: _fenced(path.parent / found[1], found[2]), path.read_text(encoding="utf-8"))
-    return _ROLE.sub(r"`\1`", _MARK.sub("", text))
+    text = _ROLE.sub(r"`\1`", _MARK.sub("", text))
+    return text if Path(_EXAMPLES).is_dir() else text.replace(_EXAMPLES, "")
 
 
 def _fenced(path: Path, options: str) -> str:

@@ -173,7 +173,10 @@ def _param(text: str, operation: str) -> tuple[str, Any]:
     name, _, word = text.partition("=")
     choices = OPERATIONS[operation].params.get(name)
     if choices is None:
-        raise ArgumentError(f"--param {text!r}: {operation} has {', '.join(OPERATIONS[operation].params) or 'none'}.")
+        raise ArgumentError(
+            f"--param {text!r} is no NAME=VALUE of a parameter of {operation}; its parameters are "
+            f"{', '.join(OPERATIONS[operation].params) or 'none'}."
+        )
     if name == "order":
         return name, word  # any named order; the model refuses others
     for choice in choices:

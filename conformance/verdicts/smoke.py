@@ -36,7 +36,9 @@ def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, not
         if called.outcome is Outcome.UNSUPPORTED:
             continue
         if not called.answered:
-            tally.faults.append((called.outcome, f"{_asked(case)}: {called.words}; {_advice(called)}", case))
+            tally.faults.append(
+                (called.outcome, f"{_asked(case)}: {called.words}; {_advice(called, case.operation)}", case)
+            )
             tally.out = True
             return True
         golden = run_golden(case)
@@ -65,7 +67,15 @@ def _wanted(case: Case) -> str:
     return f"return {'a tuple of ' if len(outputs) > 1 else ''}{_arrays(outputs)}, in this order"
 
 
-def _advice(called: Called) -> str:
+def of_numpy(words: str, operation: str) -> str:
+    """Return how a kernel of another library than NumPy is declared, if its error says that it was given NumPy's."""
+    declared = f'@implements("{operation}", arrays="torch") of refnum.conformance'
+    return f"it was given NumPy arrays; a kernel on torch's is declared by {declared}" if "ndarray" in words else ""
+
+
+def _advice(called: Called, operation: str) -> str:
+    if how := of_numpy(called.words, operation):
+        return how
     if "argument" in called.words or "parameter" in called.words:
         return "name the function's arguments as the operation does"
     if called.words.startswith("TypeError: a result is"):

@@ -134,6 +134,10 @@ def test_what_is_unsupported_is_passed_over():
     [
         (TypeError("got an unexpected keyword argument 'x'"), "name the function's arguments as the operation does"),
         (TypeError("no such parameter"), "name the function's arguments as the operation does"),
+        (
+            TypeError("abs(): argument 'input' (position 1) must be Tensor, not numpy.ndarray"),
+            'it was given NumPy arrays; a kernel on torch\'s is declared by @implements("quantize_mxfp4", ',
+        ),
         (RuntimeError("no"), "a legal call must not fail: mend it, or declare what it does not support"),
     ],
 )

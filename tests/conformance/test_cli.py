@@ -52,7 +52,7 @@ def test_a_command_with_a_typing_mistake_is_suggested():
         (("explain", "mxfp4_to_fp8", "--values", "16"), "0 to 15"),
         (("explain", "mxfp4_to_fp8", "--values", "1", "--scales", "1,2,3"), "has 3 bytes"),
         (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "scale=min"), "choose from max, amax"),
-        (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "colour=red"), "has scale"),
+        (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "colour=red"), "its parameters are scale"),
         (("check", "-s", "right.py", "--data", "absent.npy"), "absent.npy"),
     ],
 )

@@ -129,3 +129,14 @@ def test_want_of_memory_in_a_control_s_own_call_says_nothing_of_the_harness():
     subject = dataclasses.replace(control.subject, operations={"quantize_mxfp4": exhausted})
     with pytest.raises(MemoryError, match="no room"):
         check_control(dataclasses.replace(control, subject=subject))
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_a_control_is_judged_says_nothing_of_the_harness():
+    control = ALL["ties_up"]
+    subject = dataclasses.replace(control.subject, operations={"quantize_mxfp4": interrupted})
+    with pytest.raises(KeyboardInterrupt):
+        check_control(dataclasses.replace(control, subject=subject))

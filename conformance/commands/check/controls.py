@@ -9,7 +9,7 @@ from refnum.errors import RefnumError
 
 from ...cases.levels import Outcome
 from ...cases.operation import OPERATIONS, select
-from ...reports.report import Report
+from ...reports.report import COMPLETE, Report
 from ...reports.terminal.watch import Watch
 from ...subjects.calls.call import NO_ROOM
 from ...subjects.controls import Control, controls
@@ -47,6 +47,8 @@ def judge_control(control: Control, thorough: bool = False) -> tuple[set[str], s
         cases=None if thorough else control_cases,
     )
     report = run(plan, Report({"level": "smoke"}))
+    if report.status != COMPLETE:
+        raise KeyboardInterrupt  # which `run` makes a partial report of: that is no verdict on the harness
     if report.harness:
         raise HarnessError(f"Judging the control {control.subject.name}: {report.harness[0]}")
     if any(NO_ROOM in result["refusal"] for result in report.results):

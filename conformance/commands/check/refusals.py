@@ -110,6 +110,11 @@ def _judge(engine: Asking, subject: Subject, case: Case) -> bool:
     if called.returned or called.outcome in (Outcome.PASS, Outcome.MISMATCH):
         tally.accepted.append((case.label.removeprefix("illegal: "), case))
     else:
-        tally.faults.append((called.outcome, f"{called.words} ({case.label}; it must be refused with an error)", case))
+        words = f"{called.words} ({case.label}; it must be refused with {_refusal_of(subject)})"
+        tally.faults.append((called.outcome, words, case))
     engine.lost(subject, tally)
     return False
+
+
+def _refusal_of(subject: Subject) -> str:
+    return "the line `unsupported REASON`" if subject.origin.startswith("exec:") else "an error"

@@ -100,9 +100,18 @@ def processes(request: Request, count: int) -> Iterator[Processes | None]:
     context = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
     queue = context.SimpleQueue()
     with ProcessPoolExecutor(count, context, _begin, (queue,)) as executor:
-        for _ in range(count):
-            executor.submit(_load, request)
-        yield Processes(executor, queue)
+        try:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until `_begin`: it may find imports
+            try:
+                for _ in range(count):
+                    executor.submit(_load, request)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield Processes(executor, queue)
+        except KeyboardInterrupt:
+            for process in list((executor._processes or {}).values()):  # which would first load to the end
+                process.kill()
+            raise
 
 
 def run_shares(
@@ -189,6 +198,7 @@ def _begin(queue: Any) -> None:
     It keeps the memory that it frees.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     sys.stdout = sys.stderr
     _queue.append(queue)
     keep_memory()

@@ -23,6 +23,7 @@ from ...subjects.calls.call import call
 from ...subjects.choose import as_subject, choose
 from ...subjects.subject import Subject, accepts
 from ...verdicts.compare import observe
+from ...verdicts.smoke import of_numpy
 
 SAMPLES = 12
 """Sampled cases beside the corner cases."""
@@ -130,7 +131,8 @@ def ask(subject: Subject, operation: str, seconds: float, say: Callable[[str], N
             raise UnsupportedError(f"{subject.name} cannot be compared: {problem}.")
         answers.append(Answer(case, parts(case, {key: array.copy() for key, array in observed.items()})))
     if not answers:
-        raise UnsupportedError(f"{subject.name} answered no case of {operation}: {words}.")
+        how = of_numpy(words, operation)
+        raise UnsupportedError(f"{subject.name} answered no case of {operation}: {words}{'; ' * bool(how)}{how}.")
     return answers, refused
 
 

@@ -189,4 +189,5 @@ def _no_room() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has ended: nobody is left to tell
+        main()

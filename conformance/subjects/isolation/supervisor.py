@@ -7,6 +7,7 @@ status to a pipe as its last action; without that status the command fails. A ch
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import resource
 import signal
@@ -18,9 +19,13 @@ from .die_with_parent import DIE_WITH_PARENT
 
 VANISHED = 1
 """Exit status of a command whose process ended before its work did."""
+UNWRITABLE = 2
+"""Exit status of a command that could not write, which is no verdict."""
 STOPPED = 1.0
 """Seconds after which a stopped child is continued; a child suspended together with this process continues with it."""
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.ENAMETOOLONG}
+"""Errors of a place and not of the program."""
 _BY_KERNEL = 0x80
 """SI_KERNEL: a signal from the terminal, which the child received too."""
 
@@ -59,12 +64,20 @@ def _work(work: Callable[[], object], writer: int) -> None:
     """Run the work, write its status to the pipe, and exit normally."""
     status = 0
     try:
-        work()
-    except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else int(error.code is not None)
-        if isinstance(error.code, str):
-            print(error.code, file=sys.stderr)
-    sys.stdout.flush()
+        try:
+            work()
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+            if isinstance(error.code, str):
+                print(error.code, file=sys.stderr)
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _NO_PLACE:
+            raise
+        where = f"{error.filename}: " if error.filename else "cannot write: "
+        print(f"refnum: {where}{error.strerror}.", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still in the buffer has no place either
+        status = UNWRITABLE
     os.write(writer, bytes([status & 0xFF]))
     sys.exit(status)
 

@@ -82,7 +82,8 @@ def _subjects_in(module: Any, path: Path, name: str, text: str) -> list[Subject]
             raise ArgumentError(f"{path} has no function named like an operation; name one: {path}:NAME.")
         return [Subject(path.stem, own)]
     if not hasattr(module, name):
-        raise ArgumentError(f"{path} has no {name!r}.")
+        names = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        raise ArgumentError(f"{path} has no {name!r}" + (f"; it has {', '.join(names)}." if names else "."))
     return _from_object(getattr(module, name), name, text)
 
 
@@ -131,12 +132,14 @@ def function_from_file(text: str) -> Callable[..., Any]:
 
 
 def _load(path: Path) -> Any:
-    module_name = f"refnum_subject_{path.stem}"
+    module_name, folder = f"refnum_subject_{path.stem}", str(path.resolve().parent)
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise FileError(f"{path} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
+    if folder not in sys.path:
+        sys.path.append(folder)  # for what the file imports from beside itself; last, so that it hides nothing
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:

@@ -45,7 +45,8 @@ def from_executable(command: str) -> dict[str, Any]:
     if not path.is_file() or not os.access(path, os.X_OK):
         found = shutil.which(path_text)
         if found is None:
-            raise FileError(f"{path} is no executable file; give --subject exec:PATH[:OPERATION,...], {see(LINES)}.")
+            mend = f"run `chmod +x {path}`" if path.is_file() else "give --subject exec:PATH[:OPERATION,...]"
+            raise FileError(f"{path} is no executable file; {mend}, {see(LINES)}.")
         path = Path(found)
     process = _Process(path.resolve())
     chosen = [operation.name for operation in select(names.split(",") if names else None)]

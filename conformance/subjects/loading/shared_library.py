@@ -23,7 +23,7 @@ from refnum.profiles import get_profile, profile_name
 
 from ...cases.case import Case
 from ...cases.contracts import checked_contract
-from ...cases.entry import Operation, Output
+from ...cases.entry import WORDS, Operation, Output
 from ...cases.operation import OPERATIONS, near, outputs_of
 from ..arrays import Guarded
 from .declare import AnyOf, Limits
@@ -72,9 +72,21 @@ def from_library(path: Path) -> dict[str, Any]:
         "inputs": checked_contract(said.get("inputs"), str(text)),
         "arrays": MEMORIES[memory],
         "outside": _limits(said["operations"]),
-        "available": lambda: (library.is_file(), f"no library {library}"),
+        "available": lambda: _usable(library, said["operations"]),
         "describe": lambda: {"library": library, "declaration": text},
     }
+
+
+def _usable(library: Path, operations: dict[str, Any]) -> tuple[bool, str]:
+    """Return whether a library is there and has every function of its declaration, and why not."""
+    if not library.is_file():
+        return False, f"no library {library}"
+    try:
+        for name, one in operations.items():
+            _loaded(library, one.get("symbol", name), one.get("returns", "int"))
+    except FileError as error:
+        return False, str(error).removesuffix(".")
+    return True, ""
 
 
 def _limits(operations: dict[str, Any]) -> Any:
@@ -217,12 +229,14 @@ def _argument(text: str, arrays: dict[str, Any], case: Case, profiles: list[str]
         array = arrays[match[2]]
         if array is None:
             return ctypes.c_int64(0)
-        sizes = {"rows": array.shape[0], "columns": array.shape[-1], "size": array.size}
+        shape = array.shape or (1,)  # a scalar is one element
+        sizes = {"rows": shape[0], "columns": shape[-1], "size": array.size}
         return ctypes.c_int64(sizes[match[1]])
     if text in arrays:
         array = arrays[text]
-        if text == "row_map" and array.dtype != np.int32:  # a pointer does not say what it points at
-            raise UnsupportedError(f"row_map is {array.dtype}; a library is given int32")
+        wanted = _integers(text, case)
+        if wanted and array is not None and array.dtype != wanted:  # a pointer does not say what it points at
+            raise UnsupportedError(f"{text} is {array.dtype}; a library is given {wanted}")
         return None if array is None else ctypes.c_void_p(_address(array))
     if text in _all_outputs(OPERATIONS[case.operation]):  # one that this case does not have
         return None
@@ -233,6 +247,16 @@ def _argument(text: str, arrays: dict[str, Any], case: Case, profiles: list[str]
         listed = ", ".join(map(str, choices))
         raise UnsupportedError(f"{text}={value} is no choice; a library is told {listed} by their places")
     return ctypes.c_int32(choices.index(value))
+
+
+def _integers(name: str, case: Case) -> str:
+    """Return the dtype of an input that may come as integers of several widths; empty for any other."""
+    if name == "codes" and case.operation.startswith("decode_"):
+        return "uint8"
+    if name == "rbits":
+        bits = get_profile(case.profile).random_bits
+        return "uint8" if bits <= 8 else "uint16" if bits <= 16 else "uint32"
+    return {"row_map": "int32", **dict.fromkeys(WORDS, "uint32")}.get(name, "")
 
 
 def _stream() -> int:

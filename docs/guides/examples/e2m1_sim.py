@@ -13,8 +13,8 @@ for line in sys.stdin:
     elif words[0] == "case":
         rows, dtype = [], dict(word.split("=") for word in words[2:])["dtype"]
     elif words[0] == "end":
-        if dtype != "float32":
-            print("unsupported only float32", flush=True)
+        if dtype != "float32" or any(code > 15 for row in rows for code in row):
+            print("unsupported only float32, and codes of four bits", flush=True)
             continue
         for row in rows:
             print(" ".join(f"{MAGNITUDES[code & 7] | (code >> 3) << 31:08x}" for code in row))
