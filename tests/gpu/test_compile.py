@@ -72,10 +72,10 @@ def test_every_kernel_ships() -> None:
     assert {name for name, _, _ in SHIPPED} == set(KERNELS)
 
 
-INDEXED = {"hadamard16": 240, "hadamard_quantize_nvfp4": 272, "dge": 224}
+INDEXED = {"hadamard16": 240, "hadamard_quantize_nvfp4": 272, "dge": 224, "quantize_nvfp4_variants": 64}
 """Kernels with arrays in local memory, and their bytes: the limbs of groups of more than 25 binades, with what a thread
-keeps there during the call that sums them, and of slopes beside the middle of two numbers. All are rare. The most of
-NVRTC 13.0 and 13.5."""
+keeps there during the call that sums them, and of slopes beside the middle of two numbers, which are rare; and what the
+codes of a block stand for, where one of two scales is chosen. The most of NVRTC 13.0 and 13.5."""
 DOWN = {name.partition(" ")[0]: cut.defines for name, cut in hadamard.TUNING.items() if name.endswith(" down")}
 """Kernels whose launches down columns have macros of their own."""
 ESTIMATES = {"dge": r"(lg2|ex2)\.approx\.ftz\.f32"}

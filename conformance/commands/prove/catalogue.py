@@ -93,7 +93,7 @@ _TABLE = (
     _standard("payload", 79_328_836, "quantize_payload", "fp8_to_payload"),
     _standard("product", 1_572_864, "matmul_fp8"),
     _standard("product-bf16", 6_291_456, "matmul_bf16"),
-    _standard("nvfp4", 4_875_284, "quantize_nvfp4", "dequantize_nvfp4"),
+    _standard("nvfp4", 6_567_263, "quantize_nvfp4", "dequantize_nvfp4"),
     _standard("estimators", 2_228_224, "dge", "occ"),
     _model("model-on-cupy-nvfp4", 346_305_887, "NVFP4"),
     _standard("rotation", 3_538_944, "hadamard16", "hadamard_quantize_nvfp4"),
