@@ -103,7 +103,7 @@ def _arguments(structure: type[RotationArguments], given: Rotated[View]) -> Rota
         x.address, None, given.amax.address if given.amax else None, None, None, None,
         (k if down else m) * per_row, x.strides[0], 0,
         (1 << 64) // per_row + 1 if per_row > 1 else 0, per_row, *given.scales,
-        aligned, given.order, given.signs, given.rotation, m, k,
+        aligned, given.order, signs=given.signs, rotation=given.rotation, m=m, k=k,
     )  # fmt: skip
 
 
