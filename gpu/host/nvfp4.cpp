@@ -63,7 +63,7 @@ void quantize_variant(const void* x, int64_t m, int64_t columns, int tall, uint3
                 if (random) {
                     uint32_t words[4];
                     std::memcpy(words, random + NVFP4 * block, sizeof words);
-                    random_block<kind>(w[r], factor[chosen], order, words, codes[chosen][r]);
+                    random_block<kind>(w[r], factor[chosen], order, odd[r], words, codes[chosen][r]);
                 }
                 std::memcpy(packed + 8 * block, codes[chosen][r], 8);
             }

@@ -48,19 +48,30 @@ REFNUM_HD void variant_block(const uint32_t* w, uint32_t factor, int order, bool
     else nvfp4_block<kind>(w, factor, odd, packed);
 }
 
-// The same by a random byte for each element.
+// The same by a random byte for each element. Of ordinary ones, lanes as in parts.cuh: a quotient or product over 2**14 is
+// exact, or below the last place of a lane.
 template <int kind>
-REFNUM_HD void random_block(const uint32_t* w, uint32_t factor, int order, const uint32_t* random, uint32_t* packed) {
+REFNUM_HD void random_block(const uint32_t* w, uint32_t factor, int order, bool odd, const uint32_t* random,
+                            uint32_t* packed) {
+    constexpr uint32_t part = 0x38800000, none[4] = {};
+    odd = odd || is_odd_factor(factor);
     REFNUM_UNROLL
     for (int half = 0; half < 2; ++half) {
-        uint32_t x[8];
-        float_bits<kind, 4>(w + half * (NVFP4_WORDS<kind> / 2), x);
-        packed[half] = 0;
+        const uint32_t* in = w + half * (NVFP4_WORDS<kind> / 2);
+        uint32_t y[8], lanes[4], codes = 0;
+        float_bits<kind, 4>(in, y);
         REFNUM_UNROLL
         for (int j = 0; j < 8; ++j) {
-            const uint32_t y = order == NVFP4_MODELOPT ? divide_floats(x[j], factor) : multiply_floats(x[j], factor);
-            packed[half] |= e2m1_encode(y, 0, random[2 * half + j / 4] >> 8 * (j % 4) & 0xFF) << 4 * j;
+            y[j] = order == NVFP4_MODELOPT ? divide_floats(y[j], factor) : multiply_floats(y[j], factor);
+            if (odd) codes |= e2m1_encode(y[j], 0, random[2 * half + j / 4] >> 8 * (j % 4) & 0xFF) << 4 * j;
         }
+        REFNUM_UNROLL
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t draws = permute(random[2 * half + i / 2], 0, i & 1 ? 0x4342 : 0x4140);
+            lanes[i] = min_lanes(halves_below(y[2 * i], y[2 * i + 1], part) + (draws << 1), HALF_E2M1_MAX);
+        }
+        const uint32_t ordinary = choose(e2m1_pack_lanes(lanes, none), nibble_signs<kind>(in), NIBBLE_MAGNITUDES);
+        packed[half] = odd ? codes : ordinary;
     }
 }
 

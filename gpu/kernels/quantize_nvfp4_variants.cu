@@ -37,11 +37,12 @@ __device__ __forceinline__ uint32_t error_of_square(uint32_t error) {
     return error;
 }
 
+// The block of a thread, under what all blocks share.
 template <int kind, bool square>
-__device__ __forceinline__ void quantize_nvfp4_variant(const Nvfp4VariantArguments& s) {
+__device__ __forceinline__ void quantize_one(const Nvfp4VariantArguments& s, uint64_t thread, uint32_t amax,
+                                             const TensorScale& tensor) {
     constexpr int words = NVFP4_WORDS<kind>;
     const Nvfp4Arguments& a = s.blocks;
-    const uint64_t thread = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
     const uint32_t lane = threadIdx.x % 32;
     const Place<false> place = place_of<false>(a, square ? thread / 32 : thread);
     const uint64_t row = square ? 16 * place.row + lane / 2 : place.row;
@@ -52,9 +53,6 @@ __device__ __forceinline__ void quantize_nvfp4_variant(const Nvfp4VariantArgumen
     if (exists && s.rounding == DRAWN) {
         load<16>(s.random + row * s.random_stride + (uint64_t)column * 16, s.random_aligned, random);
     }
-    const uint32_t amax = tensor_maximum(a.amax ? __ldg(a.amax) : *a.out_amax);
-    if (a.amax && thread == 0) *a.out_amax = amax;
-    const TensorScale tensor = variant_scale(amax, a.order);
     bool odd = false;
     uint32_t most = nvfp4_maximum<kind>(w, odd), packed[2];
     if (square) most = largest_of_square(most);
@@ -78,11 +76,22 @@ __device__ __forceinline__ void quantize_nvfp4_variant(const Nvfp4VariantArgumen
     }
     if (!exists) return;
     if (s.rounding == KEYED) philox_block(s.first_block + row * a.columns + column, s.key, random);
-    if (s.rounding != NEAREST) random_block<kind>(w, factor, a.order, random, packed);
+    if (s.rounding != NEAREST) random_block<kind>(w, factor, a.order, odd, random, packed);
     store<8>(a.out + (row * a.columns + column) * 8, packed);
     if (square && lane / 2) return;
     if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, column, code);
     else a.out_scales[place.row * a.columns + column] = (uint8_t)code;
+}
+
+template <int kind, bool square>
+__device__ __forceinline__ void quantize_nvfp4_variant(const Nvfp4VariantArguments& s) {
+    const Nvfp4Arguments& a = s.blocks;
+    const uint32_t amax = tensor_maximum(a.amax ? __ldg(a.amax) : *a.out_amax);
+    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
+    if (a.amax && first == 0) *a.out_amax = amax;
+    const TensorScale tensor = variant_scale(amax, a.order);
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) quantize_one<kind, square>(s, first + u * THREADS, amax, tensor);
 }
 
 }  // namespace refnum

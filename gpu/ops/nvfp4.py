@@ -22,7 +22,7 @@ PLAIN = nvfp4.VARIANTS.index("MODELOPT")
 WARP = 32
 TUNING: dict[str, Grid] = {
     "quantize_nvfp4": Grid(128, 2, 32),
-    "quantize_nvfp4_variants": Grid(128, 1, 16),
+    "quantize_nvfp4_variants": Grid(128, 2, 16),
     "dequantize_nvfp4": Grid(512, 2, 8, stream=1),
     "dequantize_nvfp4 float32": Grid(128, 1, 8, stream=1),
 }

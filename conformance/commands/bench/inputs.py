@@ -89,7 +89,8 @@ def _mxfp4(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
 
 def _nvfp4(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
     amax = xp.asarray(np.array([40], np.float32))
-    quantise = functools.partial(refnum.quantize_nvfp4, tensor_amax=amax)
+    tile = tuple(line.params.get("tile", (1, 16)))
+    quantise = functools.partial(refnum.quantize_nvfp4, tensor_amax=amax, tile=tile)
     packed, scales = by_rows(lambda x: quantise(x)[:2], noise(xp, shape.matrix(line.at), "bfloat16", seed))
     return {"packed": packed, "scales": scales, "tensor_amax": amax}
 
