@@ -69,14 +69,19 @@ void Memory::check(uintptr_t address, size_t bytes, Access access, bool vector) 
              (uint32_t)(address & -address));
     }
     if (address >= low_ && address < high_) return check_shared(address, bytes, access);
-    const Array* near = nullptr;
+    const Array *near = nullptr, *over = nullptr;
     uintptr_t least = 1 << 24;
     for (uint32_t i = 0; i < launch_->arrays; ++i) {
         const Array& array = launch_->array[i];
-        if (address + bytes > array.low && address < array.high) return check_array(array, address, bytes, access);
+        if (address + bytes > array.low && address < array.high) {  // arrays may lie in each other's gaps
+            if (address >= array.low && array.map[address - array.low]) return check_array(array, address, bytes, access);
+            over = &array;
+            continue;
+        }
         const uintptr_t distance = address < array.low ? array.low - address : address - array.high;
         if (distance < least) near = &array, least = distance;
     }
+    if (over) return check_array(*over, address, bytes, access);
     const auto arguments = (uintptr_t)launch_->arguments;
     if (access == Access::LOAD && address >= arguments && address + bytes <= arguments + launch_->argument_bytes) return;
     if (access == Access::LOAD && address >= (uintptr_t)__ehdr_start && address + bytes <= low_) return;

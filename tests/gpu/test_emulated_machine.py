@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import refnum
 from refnum.errors import ArgumentError
 from refnum.gpu import emulate
 from refnum.gpu.emulate import EmulationError, arrays, build
@@ -196,6 +197,14 @@ KERNEL {
     a.out[threadIdx.x] = room[63 - threadIdx.x];
 }
 """
+
+
+def test_inputs_that_are_columns_of_one_array_lie_between_each_other() -> None:
+    """Each spans elements of the other, which are no gaps for it."""
+    both = np.arange(7 * 34, dtype=np.uint8).reshape(7, 34)
+    call = emulate.subject_operations(emulate.Emulator())["dequantize_mxfp4"]
+    want = refnum.dequantize_mxfp4(both[:, :32].copy(), both[:, 32:].copy())
+    assert want.tobytes() == call(both[:, :32], both[:, 32:]).tobytes()
 
 
 @pytest.mark.parametrize(
