@@ -19,6 +19,8 @@ __all__ = ["dequantize_nvfp4", "quantize_nvfp4"]
 
 PLAIN = nvfp4.VARIANTS.index("MODELOPT")
 """Orders below this one, of blocks of one row and to nearest, have kernels of their own."""
+DRAWN, KEYED = 1, 2
+"""Of `Nvfp4Rounding` in kernels/quantize_nvfp4_variants.cu."""
 WARP = 32
 TUNING: dict[str, Grid] = {
     "quantize_nvfp4": Grid(128, 2, 32),
@@ -113,11 +115,11 @@ def _variant(call: DeviceCall, given: Nvfp4[View]) -> None:
         arguments.chunks, arguments.per_row_inverse = arguments.rows * arguments.per_row, _inverse(arguments.per_row)
     if given.random:
         random = given.random
-        arguments.random, arguments.random_stride, arguments.rounding = random.address, random.strides[0], 1
+        arguments.random, arguments.random_stride, arguments.rounding = random.address, random.strides[0], DRAWN
         arguments.random_aligned = random.address % BLOCK == 0 and (m == 1 or random.strides[0] % BLOCK == 0)
     elif given.key:
         seed, arguments.stream, arguments.step, offset = given.key
-        arguments.first_block, arguments.rounding = offset // PHILOX_BYTES, 2
+        arguments.first_block, arguments.rounding = offset // PHILOX_BYTES, KEYED
         arguments.seed_low, arguments.seed_high = seed & 0xFFFFFFFF, seed >> 32
     name, each = f"quantize_nvfp4_variant_{NAMES[given.kind]}{'_square' * square}", WARP if square else 1
     _launch(call, "quantize_nvfp4_variants", name, given, arguments, 1 if given.amax else 0, each)
