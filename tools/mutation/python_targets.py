@@ -73,8 +73,8 @@ TARGETS = (
             "door_permute", "flaky", "judged_calls", "kinds", "other_profile", "product_levels", "product_page",
             "replay_command", "replay_deadly", "report_faults", "stored_scales", "strangers", "structure_grouped",
             "suspects", "tally_verdicts", "truth_values", "asked_of_structure", "blame", "device_counts", "findings",
-            "fuzz_confirm", "kinds_alone", "prove_enumeration", "recipes_judged", "shown_again", "structural_cases",
-            "streams", "structure_further", "structure_scalars", "ways", "wide_judged",
+            "first_steps", "fuzz_confirm", "kinds_alone", "prove_enumeration", "recipes_judged", "shown_again",
+            "structural_cases", "streams", "structure_further", "structure_scalars", "ways", "wide_judged",
         ))),
         (4 << 30) + 4 * FAR,  # rows of float32 that lie far apart take addresses, not memory
     ),
