@@ -1,4 +1,6 @@
-"""What kernels of N24 and N25 take beside the variants of `OPERATIONS`: binary16, and DGE of any sharpness."""
+"""What kernels of N21, N24 and N25 take beside the variants of `OPERATIONS`: keys and layouts of NVFP4, binary16, and
+DGE of any sharpness.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refnum import philox, tetrajet
+from refnum import nvfp4, philox, tetrajet
 from refnum.estimators import COMPATS
 from refnum.formats import FP16, FP32
 
@@ -81,4 +83,18 @@ def sharp() -> Iterator[Case]:
             yield Case("dge", PROFILE, params, given, label=f"k {k} of {fmt.name}, {compat}, {target}")
 
 
-MAKERS = {"quantize_tetrajet": tetrajet_halves, "q_ema": q_ema_halves, "dge": sharp}
+def nvfp4_beside() -> Iterator[Case]:
+    """NVFP4 by keys and with swizzled scales, of either block; a short square block that both scales give exactly."""
+    x = np.random.default_rng(21).standard_normal((37, 96)).astype(np.float32)
+    for tile, variant in itertools.product(nvfp4.TILES, ("TE", "FOUR_OVER_SIX")):
+        params = {"variant": variant, "tile": list(tile)}
+        for more in ({"philox": (2**63 + 5, 2**32 - 1, 7, 64)}, {"philox": (3, 0, 9)}, {"layout_out": "swizzled"}):
+            yield Case("quantize_nvfp4", PROFILE, params | more, {"x": x}, label=f"{variant} {tile} {more}")
+    both = np.zeros((3, 32), np.float32)
+    both[0, :2] = 12, 6  # under scales of 2 and of 3
+    given = {"x": both, "tensor_amax": np.array([1536], np.float32)}
+    params = {"variant": "FOUR_OVER_SIX", "tile": [16, 16]}
+    yield Case("quantize_nvfp4", PROFILE, params, given, label="both scales are exact")
+
+
+MAKERS = {"quantize_nvfp4": nvfp4_beside, "quantize_tetrajet": tetrajet_halves, "q_ema": q_ema_halves, "dge": sharp}
