@@ -1,42 +1,13 @@
 // Where experts and their segments lie, from splits on the device: what `ColumnArguments::table` holds. One CTA of 1024.
 #include "columns.cuh"
+#include "splits.cuh"
 
 namespace refnum {
 
 // Item `e` of the splits, at most `most`; 0 if it is negative or above that.
 __device__ __forceinline__ uint32_t rows_of(const ColumnArguments& a, uint32_t e, uint32_t most) {
-    const uint8_t* p = a.splits + e * a.split_stride;
-    uint64_t rows = 0;
-    switch (a.split_bytes) {
-        case 8: case -8: rows = *reinterpret_cast<const uint64_t*>(p); break;
-        case 4: rows = *reinterpret_cast<const uint32_t*>(p); break;
-        case -4: rows = (uint64_t)(offset_t)*reinterpret_cast<const int32_t*>(p); break;
-        case 2: rows = *reinterpret_cast<const uint16_t*>(p); break;
-        case -2: rows = (uint64_t)(offset_t)*reinterpret_cast<const short*>(p); break;
-        case 1: rows = *p; break;
-        default: rows = (uint64_t)(offset_t)*reinterpret_cast<const signed char*>(p);
-    }
+    const uint64_t rows = index_at(a.splits, a.split_stride, e, a.split_bytes);
     return rows > most ? 0 : (uint32_t)rows;
-}
-
-// The sum of all threads' values before this one's; `total` becomes that of all. All threads of the CTA.
-__device__ __forceinline__ uint64_t sum_before(uint64_t x, uint64_t (&sums)[32], uint64_t& total) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    uint64_t sum = x, before = 0;
-#pragma unroll
-    for (uint32_t d = 1; d < 32; d *= 2) {
-        const uint64_t other = __shfl_up_sync(~0u, sum, d);
-        if (lane >= d) sum += other;
-    }
-    if (lane == 31) sums[warp] = sum;
-    __syncthreads();
-    total = 0;
-    for (uint32_t i = 0; i < 32; ++i) {
-        if (i < warp) before += sums[i];
-        total += sums[i];
-    }
-    __syncthreads();
-    return before + sum - x;
 }
 
 // Rows beyond those of the array belong to no expert; blocks of 32 rows begin at even ones.
