@@ -36,36 +36,35 @@ void quantize_variant(const void* x, int64_t m, int64_t columns, int tall, uint3
     for (int64_t top = 0; top < m; top += tall) {
         const int rows = (int)std::min<int64_t>(tall, m - top);
         for (int64_t column = 0; column < columns; ++column) {
-            uint32_t w[16][NVFP4_WORDS<kind>], codes[2][16][2], most = 0, code[2], factor[2], errors[2][16] = {};
+            uint32_t w[16][NVFP4_WORDS<kind>], most = 0, code[2], errors[2][16] = {};
+            CodeNumbers numbers[2];
             bool odd[16] = {};
             for (int r = 0; r < rows; ++r) {
                 std::memcpy(w[r], words_at(x, kind, NVFP4 * ((top + r) * columns + column)), sizeof w[r]);
                 most = std::max(most, nvfp4_maximum<kind>(w[r], odd[r]));
             }
-            const int scales_of_block = has_two_scales(order) ? 2 : 1;
-            for (int i = 0; i < scales_of_block; ++i) {
+            for (int i = 0; i < (has_two_scales(order) ? 2 : 1); ++i) {
                 code[i] = variant_code(most, tensor, order, i == 1);
-                factor[i] = variant_factor(code[i], tensor, order);
-                if (scales_of_block == 2 || !random) {
-                    for (int r = 0; r < rows; ++r) variant_block<kind>(w[r], factor[i], order, odd[r], codes[i][r]);
+                numbers[i] = code_numbers(code[i], amax, tensor, order);
+                if (!has_two_scales(order)) continue;
+                for (int r = 0; r < rows; ++r) {
+                    errors[i][r] = variant_error<kind>(w[r], code[i], numbers[i], order, odd[r], most, amax);
                 }
-                if (scales_of_block == 1) continue;
-                uint32_t values[8];
-                code_values(code[i], amax, values);
-                for (int r = 0; r < rows; ++r) errors[i][r] = block_error<kind>(w[r], codes[i][r], values, order);
                 for (int half = tall / 2; half; half /= 2) {
                     for (int r = 0; r < half; ++r) errors[i][r] = add_errors(errors[i][r], errors[i][r + half]);
                 }
             }
-            const int chosen = scales_of_block == 2 && second_is_better(errors[0][0], errors[1][0]);
+            const int chosen = has_two_scales(order) && second_is_better(errors[0][0], errors[1][0]);
             for (int r = 0; r < rows; ++r) {
                 const int64_t block = (top + r) * columns + column;
+                uint32_t words[4], codes[2];
                 if (random) {
-                    uint32_t words[4];
                     std::memcpy(words, random + NVFP4 * block, sizeof words);
-                    random_block<kind>(w[r], factor[chosen], order, odd[r], words, codes[chosen][r]);
+                    random_block<kind>(w[r], numbers[chosen], order, odd[r], most, words, codes);
+                } else {
+                    variant_block<kind>(w[r], numbers[chosen], order, odd[r], most, codes);
                 }
-                std::memcpy(packed + 8 * block, codes[chosen][r], 8);
+                std::memcpy(packed + 8 * block, codes, 8);
             }
             scales[top / tall * columns + column] = (uint8_t)code[chosen];
         }

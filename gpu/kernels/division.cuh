@@ -30,4 +30,16 @@ REFNUM_HD uint32_t divide_floats(uint32_t a, uint32_t b) {
 #endif
 }
 
+// fl(x / y) for the rounded reciprocal of y, both ordinary: no product here leaves the normal range, or the quotient is
+// below what is asked of it. One correction by the exact remainder rounds as a division does: for the significands of all
+// 16-bit floats, and of float32, over every divisor (tests/gpu/test_division_device.py).
+REFNUM_HD uint32_t divide_by_inverse(uint32_t x, uint32_t y, uint32_t inverse) {
+#ifdef __CUDA_ARCH__
+    const uint32_t guess = multiply_floats(x, inverse);
+    return multiply_add_floats(multiply_add_floats(y ^ FLOAT_SIGN, guess, x), inverse, guess);
+#else
+    return divide_floats(x, y);
+#endif
+}
+
 }  // namespace refnum

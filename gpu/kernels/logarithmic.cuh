@@ -1,8 +1,7 @@
 // Logarithmic FP4: floats -> packed [1,3,0] codes of LUQ and of radix 4, and back (clause N23).
 //
-// A quotient by LUQ's step takes five float32 operations: a first guess with the step's reciprocal, and two corrections
-// by exact remainders, the second of which rounds as a division does, since the reciprocal is itself rounded once.
-// Levels of radix 4 lie two exponents apart, so that a difference of bit patterns counts them.
+// Quotients by LUQ's step go through its reciprocal. Levels of radix 4 lie two exponents apart, so that a difference of
+// bit patterns counts them.
 #pragma once
 
 #include "dequantize_nvfp4.cuh"
@@ -39,14 +38,7 @@ REFNUM_HD LuqScale luq_scale(uint32_t alpha) {
 
 // fl(x / step) of a plain step, for a magnitude of at most 128 steps; of less than 2**-24 steps any number of that size.
 REFNUM_HD uint32_t luq_quotient(uint32_t x, const LuqScale& scale) {
-#ifdef __CUDA_ARCH__
-    const uint32_t minus = scale.alpha ^ FLOAT_SIGN;
-    const uint32_t guess = multiply_floats(x, scale.inverse);
-    const uint32_t near = multiply_add_floats(multiply_add_floats(minus, guess, x), scale.inverse, guess);
-    return multiply_add_floats(multiply_add_floats(minus, near, x), scale.inverse, near);
-#else
-    return divide_floats(x, scale.alpha);
-#endif
+    return divide_by_inverse(x, scale.alpha, scale.inverse);
 }
 
 // I2F: float32 bits of an integer below 2**24, exact.

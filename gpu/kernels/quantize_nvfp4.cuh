@@ -162,24 +162,32 @@ REFNUM_HD uint32_t nibble_signs(const uint32_t* w) {
     return choose(even >> 4, odd, 0x0F0F0F0Fu);
 }
 
-// Eight elements times a factor, or divided by it -> a packed word. `odd`: a product may be NaN, whose code is 7 without a
-// sign.
-template <int kind, bool divides = false>
-REFNUM_HD uint32_t nvfp4_word(const uint32_t* w, uint32_t factor, bool odd) {
+// How elements are put under a factor: times it, divided by it, or divided by it through its rounded reciprocal.
+enum Nvfp4Scaling : int { TIMES = 0, DIVIDED = 1, BY_INVERSE = 2 };
+
+template <int scaling>
+REFNUM_HD uint32_t scaled_element(uint32_t x, uint32_t factor, uint32_t inverse) {
+    if (scaling == TIMES) return multiply_floats(x, factor);
+    return scaling == DIVIDED ? divide_floats(x, factor) : divide_by_inverse(x, factor, inverse);
+}
+
+// Eight elements under a factor -> a packed word. `odd`: a product may be NaN, whose code is 7 without a sign.
+template <int kind, int scaling = TIMES>
+REFNUM_HD uint32_t nvfp4_word(const uint32_t* w, uint32_t factor, bool odd, uint32_t inverse = 0) {
     uint32_t y[8];
     float_bits<kind, 4>(w, y);
 #ifdef __CUDA_ARCH__
     uint32_t halves[2] = {NO_CODES, NO_CODES};
     REFNUM_UNROLL
     for (int j = 7; j >= 0; --j) {
-        y[j] = divides ? divide_floats(y[j], factor) : multiply_floats(y[j], factor);
+        y[j] = scaled_element<scaling>(y[j], factor, inverse);
         halves[j / 4] = append_e2m1(halves[j / 4], y[j]);
     }
     const uint32_t codes = permute(halves[0], halves[1], 0x5410);
 #else
     uint32_t codes = 0;
     for (int j = 0; j < 8; ++j) {
-        y[j] = divides ? divide_floats(y[j], factor) : multiply_floats(y[j], factor);
+        y[j] = scaled_element<scaling>(y[j], factor, inverse);
         codes |= e2m1_of_float(y[j]) << 4 * j;
     }
 #endif
@@ -207,10 +215,10 @@ REFNUM_HD uint32_t nvfp4_maximum(const uint32_t* w, bool& odd) {
 }
 
 // A block of 16 under a factor -> two packed words.
-template <int kind, bool divides = false>
-REFNUM_HD void nvfp4_block(const uint32_t* w, uint32_t factor, bool odd, uint32_t* packed) {
-    packed[0] = nvfp4_word<kind, divides>(w, factor, odd);
-    packed[1] = nvfp4_word<kind, divides>(w + NVFP4_WORDS<kind> / 2, factor, odd);
+template <int kind, int scaling = TIMES>
+REFNUM_HD void nvfp4_block(const uint32_t* w, uint32_t factor, bool odd, uint32_t* packed, uint32_t inverse = 0) {
+    packed[0] = nvfp4_word<kind, scaling>(w, factor, odd, inverse);
+    packed[1] = nvfp4_word<kind, scaling>(w + NVFP4_WORDS<kind> / 2, factor, odd, inverse);
 }
 
 }  // namespace refnum

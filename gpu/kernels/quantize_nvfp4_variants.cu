@@ -1,17 +1,25 @@
 // Float [M, K] -> NVFP4 in any order of operations, with blocks of one row or of 16, to nearest or by random bytes (clause
-// N21): what quantize_nvfp4.cu does not have. A thread has the 16 elements of one row of a block; a warp has two square
-// blocks side by side.
+// N21): what quantize_nvfp4.cu does not have. A thread has a block of one row, or four rows of a square one; a warp has
+// eight square blocks side by side.
 #include "nvfp4_memory.cuh"
 #include "nvfp4_variants.cuh"
 #include "philox.cuh"
 
+// What the orders of a unit have in common (gpu/ops/nvfp4.py chooses): a factor, a divisor, or two scales.
+#ifndef FAMILY
+#define FAMILY 0
+#endif
+
 namespace refnum {
 
 enum Nvfp4Rounding : int { NEAREST = 0, DRAWN = 1, KEYED = 2 };
+enum Nvfp4Family : int { FACTORS = 0, DIVISORS = 1, TWO_SCALES = 2 };
+
+constexpr int SIDE = 16, WARP = 32, SQUARES = 8, ROWS = SIDE * SQUARES / WARP;
 
 // gpu/ops/nvfp4.py has its mirror.
 struct Nvfp4VariantArguments {
-    Nvfp4Arguments blocks;  // whose chunks are blocks, or pairs of square ones
+    Nvfp4Arguments blocks;  // whose chunks are blocks, or `SQUARES` square ones
     const uint8_t* random;  // one byte an element
     offset_t random_stride;
     uint64_t first_block;  // of the stream: where element 0 of the input has its bits
@@ -21,88 +29,146 @@ struct Nvfp4VariantArguments {
     uint32_t m;  // rows of the input
 };
 
+// The order of the arguments, as far as the unit leaves it open.
+__device__ __forceinline__ int order_of(int order) {
+    if (FAMILY == DIVISORS) return NVFP4_MODELOPT;
+    if (FAMILY == TWO_SCALES) return order == NVFP4_FOUR_OVER_SIX_MSE ? NVFP4_FOUR_OVER_SIX_MSE : NVFP4_FOUR_OVER_SIX;
+    return order == NVFP4_TE ? NVFP4_TE : order == NVFP4_TE_2_8 ? NVFP4_TE_2_8 : NVFP4_TORCHAO;
+}
+
+// The rows of a block that a thread has: how many exist, the first one's place among rows and blocks, and its elements.
+template <int kind, bool square>
+struct Rows {
+    static constexpr int COUNT = square ? ROWS : 1;
+    uint64_t row;
+    uint32_t column, exist;
+    uint32_t w[COUNT][NVFP4_WORDS<kind>], random[COUNT][4];
+
+    __device__ __forceinline__ void load_from(const Nvfp4VariantArguments& s, uint64_t thread, bool drawn) {
+        const Nvfp4Arguments& a = s.blocks;
+        const Place<false> place = place_of<false>(a, square ? thread / WARP : thread);
+        const uint32_t lane = threadIdx.x % WARP;
+        row = square ? SIDE * place.row + ROWS * (lane / SQUARES) : place.row;
+        column = square ? SQUARES * place.column + lane % SQUARES : place.column;
+        const uint64_t left = row < s.m ? s.m - row : 0;
+        exist = place.exists && column < a.columns ? (uint32_t)(left < COUNT ? left : COUNT) : 0;
+#pragma unroll
+        for (int r = 0; r < COUNT; ++r) {
+#pragma unroll
+            for (int i = 0; i < NVFP4_WORDS<kind>; ++i) w[r][i] = 0;
+            if (r >= exist) continue;
+            load<4 * NVFP4_WORDS<kind>>(
+                a.x + (row + r) * a.x_stride + (uint64_t)column * (4 * NVFP4_WORDS<kind>), a.aligned, w[r]);
+            if (!drawn) continue;
+            load<SIDE>(s.random + (row + r) * s.random_stride + (uint64_t)column * SIDE, s.random_aligned, random[r]);
+        }
+    }
+};
+
 __device__ __forceinline__ uint32_t largest_of_square(uint32_t most) {
 #pragma unroll
-    for (int d = 16; d > 1; d /= 2) {
+    for (int d = WARP / 2; d >= SQUARES; d /= 2) {
         const uint32_t found = __shfl_xor_sync(~0u, most, d);
         most = found > most ? found : most;
     }
     return most;
 }
 
-// Sum over the rows of a square block: of rows 8 apart, then 4, 2 and 1.
-__device__ __forceinline__ uint32_t error_of_square(uint32_t error) {
+// Sum over the rows of a square block, each of which has its error in one of four threads: of rows 8 apart, then 4, 2, 1.
+__device__ __forceinline__ uint32_t error_of_square(uint32_t* errors) {
 #pragma unroll
-    for (int d = 16; d > 1; d /= 2) error = add_errors(error, __shfl_xor_sync(~0u, error, d));
-    return error;
+    for (int d = WARP / 2; d >= SQUARES; d /= 2) {
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) errors[r] = add_errors(errors[r], __shfl_xor_sync(~0u, errors[r], d));
+    }
+    return add_errors(add_errors(errors[0], errors[2]), add_errors(errors[1], errors[3]));
 }
 
-// The block of a thread, under what all blocks share.
+// The code of a block whose maximum is `most`: where there are two scales, of that with less error.
 template <int kind, bool square>
-__device__ __forceinline__ void quantize_one(const Nvfp4VariantArguments& s, uint64_t thread, uint32_t amax,
-                                             const TensorScale& tensor) {
-    constexpr int words = NVFP4_WORDS<kind>;
-    const Nvfp4Arguments& a = s.blocks;
-    const uint32_t lane = threadIdx.x % 32;
-    const Place<false> place = place_of<false>(a, square ? thread / 32 : thread);
-    const uint64_t row = square ? 16 * place.row + lane / 2 : place.row;
-    const uint32_t column = square ? 2 * place.column + lane % 2 : place.column;
-    const bool exists = place.exists && row < s.m && column < a.columns;
-    uint32_t w[words] = {}, random[4] = {};
-    if (exists) load<4 * words>(a.x + row * a.x_stride + (uint64_t)column * (4 * words), a.aligned, w);
-    if (exists && s.rounding == DRAWN) {
-        load<16>(s.random + row * s.random_stride + (uint64_t)column * 16, s.random_aligned, random);
-    }
-    bool odd = false;
-    uint32_t most = nvfp4_maximum<kind>(w, odd), packed[2];
-    if (square) most = largest_of_square(most);
-    uint32_t code = variant_code(most, tensor, a.order, false), factor = variant_factor(code, tensor, a.order);
-    if (s.rounding == NEAREST || has_two_scales(a.order)) variant_block<kind>(w, factor, a.order, odd, packed);
-    if (has_two_scales(a.order)) {
-        uint32_t other[2];
-        const uint32_t second = variant_code(most, tensor, a.order, true);
-        const uint32_t second_factor = variant_factor(second, tensor, a.order);
-        variant_block<kind>(w, second_factor, a.order, odd, other);
-        uint32_t values[8], second_values[8];
-        code_values(code, amax, values);
-        code_values(second, amax, second_values);
-        uint32_t error = exists ? block_error<kind>(w, packed, values, a.order) : 0;
-        uint32_t second_error = exists ? block_error<kind>(w, other, second_values, a.order) : 0;
-        if (square) error = error_of_square(error), second_error = error_of_square(second_error);
-        if (second_is_better(error, second_error)) {
-            code = second, factor = second_factor;
-            packed[0] = other[0], packed[1] = other[1];
+__device__ __forceinline__ uint32_t code_of(const Rows<kind, square>& rows, const bool* odd, uint32_t most, uint32_t amax,
+                                            const TensorScale& tensor, int order, const CodeNumbers* table) {
+    const uint32_t code = variant_code(most, tensor, order, false);
+    if (FAMILY != TWO_SCALES) return code;
+    uint32_t first = 0, under = code;
+    REFNUM_ROLLED
+    for (int i = 0; i < 2; ++i) {
+        uint32_t errors[Rows<kind, square>::COUNT];
+#pragma unroll
+        for (int r = 0; r < Rows<kind, square>::COUNT; ++r) {
+            errors[r] = r < rows.exist ? variant_error<kind>(rows.w[r], under, table[under], order, odd[r], most, amax) : 0;
         }
+        const uint32_t error = square ? error_of_square(errors) : errors[0];
+        if (i == 1) return second_is_better(first, error) ? under : code;
+        first = error, under = variant_code(most, tensor, order, true);
     }
-    if (!exists) return;
-    if (s.rounding == KEYED) philox_block(s.first_block + row * a.columns + column, s.key, random);
-    if (s.rounding != NEAREST) random_block<kind>(w, factor, a.order, odd, random, packed);
-    store<8>(a.out + (row * a.columns + column) * 8, packed);
-    if (square && lane / 2) return;
-    if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, column, code);
-    else a.out_scales[place.row * a.columns + column] = (uint8_t)code;
+    return code;
 }
 
-template <int kind, bool square>
-__device__ __forceinline__ void quantize_nvfp4_variant(const Nvfp4VariantArguments& s) {
+// The block of a thread, or its rows of one, under what all blocks share.
+template <int kind, bool square, bool random>
+__device__ __forceinline__ void quantize_rows(const Nvfp4VariantArguments& s, Rows<kind, square>& rows, uint32_t amax,
+                                              const TensorScale& tensor, int order, const CodeNumbers* table) {
     const Nvfp4Arguments& a = s.blocks;
-    const uint32_t amax = tensor_maximum(a.amax ? __ldg(a.amax) : *a.out_amax);
-    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
-    if (a.amax && first == 0) *a.out_amax = amax;
-    const TensorScale tensor = variant_scale(amax, a.order);
+    bool odd[Rows<kind, square>::COUNT];
+    uint32_t most = 0;
 #pragma unroll
-    for (int u = 0; u < UNROLL; ++u) quantize_one<kind, square>(s, first + u * THREADS, amax, tensor);
+    for (int r = 0; r < Rows<kind, square>::COUNT; ++r) {
+        const uint32_t found = nvfp4_maximum<kind>(rows.w[r], odd[r]);
+        most = found > most ? found : most;
+    }
+    if (square) most = largest_of_square(most);
+    const uint32_t code = code_of<kind, square>(rows, odd, most, amax, tensor, order, table);
+    const CodeNumbers numbers = table[code];
+#pragma unroll
+    for (int r = 0; r < Rows<kind, square>::COUNT; ++r) {
+        if (r >= rows.exist) continue;
+        const uint64_t block = (rows.row + r) * a.columns + rows.column;
+        uint32_t packed[2];
+        if (random) {
+            if (s.rounding == KEYED) philox_block(s.first_block + block, s.key, rows.random[r]);
+            random_block<kind>(rows.w[r], numbers, order, odd[r], most, rows.random[r], packed);
+        } else {
+            variant_block<kind>(rows.w[r], numbers, order, odd[r], most, packed);
+        }
+        store<8>(a.out + block * 8, packed);
+    }
+    if (rows.exist == 0 || (square && rows.row % SIDE)) return;
+    const uint64_t row = square ? rows.row / SIDE : rows.row;
+    if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)row, rows.column, code);
+    else a.out_scales[row * a.columns + rows.column] = (uint8_t)code;
+}
+
+template <int kind, bool square, bool random>
+__device__ __forceinline__ void quantize_nvfp4_variant(const Nvfp4VariantArguments& s) {
+    constexpr int parts = square ? 1 : UNROLL;
+    __shared__ CodeNumbers table[NVFP4_CODES];
+    const Nvfp4Arguments& a = s.blocks;
+    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * parts) + threadIdx.x;
+    Rows<kind, square> rows[parts];
+#pragma unroll
+    for (int u = 0; u < parts; ++u) rows[u].load_from(s, first + u * THREADS, random && s.rounding == DRAWN);
+    const uint32_t amax = tensor_maximum(a.amax ? __ldg(a.amax) : *a.out_amax);
+    if (a.amax && first == 0) *a.out_amax = amax;
+    const int order = order_of(a.order);
+    const TensorScale tensor = variant_scale(amax, order);
+    for (uint32_t code = threadIdx.x; code < NVFP4_CODES; code += THREADS) table[code] = code_numbers(code, amax, tensor, order);
+    __syncthreads();
+#pragma unroll
+    for (int u = 0; u < parts; ++u) quantize_rows<kind, square, random>(s, rows[u], amax, tensor, order, table);
 }
 
 }  // namespace refnum
 
-#define KERNEL(name, kind, square)                                                                                      \
+#define KERNEL(name, kind, square, random)                                                                              \
     extern "C" __global__ __launch_bounds__(THREADS) void name(const __grid_constant__ refnum::Nvfp4VariantArguments s) { \
-        refnum::quantize_nvfp4_variant<refnum::kind, square>(s);                                                        \
+        refnum::quantize_nvfp4_variant<refnum::kind, square, random>(s);                                                \
     }
-KERNEL(quantize_nvfp4_variant_float32, FLOAT32, false)
-KERNEL(quantize_nvfp4_variant_bfloat16, BFLOAT16, false)
-KERNEL(quantize_nvfp4_variant_float16, FLOAT16, false)
-KERNEL(quantize_nvfp4_variant_float32_square, FLOAT32, true)
-KERNEL(quantize_nvfp4_variant_bfloat16_square, BFLOAT16, true)
-KERNEL(quantize_nvfp4_variant_float16_square, FLOAT16, true)
+#define KERNELS(name, kind)                          \
+    KERNEL(name, kind, false, false)                 \
+    KERNEL(name##_square, kind, true, false)         \
+    KERNEL(name##_random, kind, false, true)         \
+    KERNEL(name##_square_random, kind, true, true)
+KERNELS(quantize_nvfp4_variant_float32, FLOAT32)
+KERNELS(quantize_nvfp4_variant_bfloat16, BFLOAT16)
+KERNELS(quantize_nvfp4_variant_float16, FLOAT16)

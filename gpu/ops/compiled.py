@@ -85,7 +85,9 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found |= {order.defines for name, order in orders if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
     found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
-    found |= {grid.defines for name, grid in nvfp4.TUNING.items() if name.partition(" ")[0] == kernel}
+    families = nvfp4.FAMILIES if kernel == "quantize_nvfp4_variants" else ((),)
+    grids = [grid for name, grid in nvfp4.TUNING.items() if name.partition(" ")[0] == kernel]
+    found |= {(*grid.defines, *family) for grid, family in itertools.product(grids, families)}
     tables = hadamard.TUNING, logarithmic.TUNING, tetrajet.DOWN, estimators.TUNING
     found |= {grid.defines for table in tables for name, grid in table.items() if name.partition(" ")[0] == kernel}
     found |= {optimisers.GRID.defines} if kernel == optimisers.KERNEL else set()

@@ -21,7 +21,10 @@ PLAIN = nvfp4.VARIANTS.index("MODELOPT")
 """Orders below this one, of blocks of one row and to nearest, have kernels of their own."""
 DRAWN, KEYED = 1, 2
 """Of `Nvfp4Rounding` in kernels/quantize_nvfp4_variants.cu."""
-WARP = 32
+WARP, SQUARES = 32, 8
+"""Threads that have square blocks side by side, and how many."""
+FAMILIES = tuple((f"FAMILY={place}",) if place else () for place in range(3))
+"""Macros of the orders with a factor, with a divisor, and with two scales."""
 TUNING: dict[str, Grid] = {
     "quantize_nvfp4": Grid(128, 2, 32),
     "quantize_nvfp4_variants": Grid(128, 2, 16),
@@ -103,7 +106,7 @@ def quantize_nvfp4(call: DeviceCall, given: Nvfp4[View]) -> None:
 
 
 def _variant(call: DeviceCall, given: Nvfp4[View]) -> None:
-    """Launch the quantiser of any order, block and rounding, on blocks or on pairs of square ones."""
+    """Launch the quantiser of any order, block and rounding, on blocks or on several square ones."""
     x, (m, columns), square = given.x, (given.x.shape[0], given.k // BLOCK), given.tall > 1
     arguments = _arguments(
         VariantArguments if given.amax else OwnVariantArguments, given, BLOCK, BLOCK * x.dtype.itemsize
@@ -111,7 +114,7 @@ def _variant(call: DeviceCall, given: Nvfp4[View]) -> None:
     arguments.out, arguments.out_scales, arguments.out_amax = (view.address for view in call.results)
     arguments.m = m
     if square:
-        arguments.per_row = -(-columns // 2)
+        arguments.per_row = -(-columns // SQUARES)
         arguments.chunks, arguments.per_row_inverse = arguments.rows * arguments.per_row, _inverse(arguments.per_row)
     if given.random:
         random = given.random
@@ -121,8 +124,10 @@ def _variant(call: DeviceCall, given: Nvfp4[View]) -> None:
         seed, arguments.stream, arguments.step, offset = given.key
         arguments.first_block, arguments.rounding = offset // PHILOX_BYTES, KEYED
         arguments.seed_low, arguments.seed_high = seed & 0xFFFFFFFF, seed >> 32
-    name, each = f"quantize_nvfp4_variant_{NAMES[given.kind]}{'_square' * square}", WARP if square else 1
-    _launch(call, "quantize_nvfp4_variants", name, given, arguments, 1 if given.amax else 0, each)
+    kernel, by = "quantize_nvfp4_variants", bool(given.random or given.key)
+    name = f"quantize_nvfp4_variant_{NAMES[given.kind]}{'_square' * square}{'_random' * by}"
+    each = WARP * _grid(kernel, given).unroll if square else 1  # whose threads have one part each
+    _launch(call, kernel, name, given, arguments, 1 if given.amax else 0, each)
 
 
 @planned(nvfp4.dequantize_nvfp4, 3)
@@ -161,7 +166,8 @@ def _inverse(per_row: int) -> int:
 
 def _defines(kernel: str, given: Nvfp4[View]) -> tuple[str, ...]:
     layouts = (given.layout, "bytes") if kernel == "dequantize_nvfp4" else ("bytes", given.layout)
-    return (*_grid(kernel, given).defines, *layout_defines(layouts))
+    family = FAMILIES[(given.order >= PLAIN) + (given.order > PLAIN)] if kernel == "quantize_nvfp4_variants" else ()
+    return (*_grid(kernel, given).defines, *family, *layout_defines(layouts))
 
 
 def _grid(kernel: str, given: Nvfp4[View]) -> Grid:
