@@ -207,6 +207,8 @@ struct Step {
             r.set(o[0], from_float(as_float(a) * as_float(b)));
         } else if constexpr (i.is("add.rn.f32")) {
             r.set(o[0], from_float(as_float(a) + as_float(b)));
+        } else if constexpr (i.is("sub.rn.f32")) {
+            r.set(o[0], from_float(as_float(a) - as_float(b)));
         } else if constexpr (i.is("add.rm.f32") || i.is("add.rp.f32")) {
             r.set(o[0], from_float(directed_sum(as_float(a), as_float(b), i.is("add.rp.f32"))));
         } else if constexpr (i.is("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")) {

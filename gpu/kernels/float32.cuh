@@ -121,6 +121,24 @@ REFNUM_HD uint32_t add_floats(uint32_t a, uint32_t b) {
 #endif
 }
 
+// FADD: bits of a - b, and of a plus or minus the magnitude of b.
+REFNUM_HD uint32_t subtract_floats(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+    float difference;
+    asm("sub.rn.f32 %0, %1, %2;" : "=f"(difference) : "f"(__uint_as_float(a)), "f"(__uint_as_float(b)));
+    return __float_as_uint(difference);
+#else
+    return add_floats(a, b ^ FLOAT_SIGN);
+#endif
+}
+REFNUM_HD uint32_t absolute_float(uint32_t x) {
+#ifdef __CUDA_ARCH__
+    return __float_as_uint(fabsf(__uint_as_float(x)));
+#else
+    return x & FLOAT_MAGNITUDE;
+#endif
+}
+
 // FFMA: bits of a * b + c, rounded once.
 REFNUM_HD uint32_t multiply_add_floats(uint32_t a, uint32_t b, uint32_t c) {
 #ifdef __CUDA_ARCH__

@@ -70,11 +70,22 @@ REFNUM_HD CodeNumbers code_numbers(uint32_t code, uint32_t amax, const TensorSca
     return {factor, 0, step, add_floats(one, step ^ FLOAT_SIGN)};
 }
 
-// Element of a block as float32 bits.
+// A block by value, for the rare paths, which have its elements as float32 bits.
 template <int kind>
-REFNUM_HD uint32_t block_element(const uint32_t* w, int j) {
-    return kind == FLOAT32 ? w[j] : widen_lane<kind == FLOAT32 ? BFLOAT16 : kind>(w[j / 2] >> 16 * (j % 2) & 0xFFFF);
-}
+struct Block {
+    uint32_t w[NVFP4_WORDS<kind>];
+
+    REFNUM_HD explicit Block(const uint32_t* words) {
+        REFNUM_UNROLL
+        for (int i = 0; i < NVFP4_WORDS<kind>; ++i) w[i] = words[i];
+    }
+    REFNUM_HD uint32_t element(int j) const {
+        return kind == FLOAT32 ? w[j] : widen_lane<kind == FLOAT32 ? BFLOAT16 : kind>(w[j / 2] >> 16 * (j % 2) & 0xFFFF);
+    }
+};
+struct RandomBytes {
+    uint32_t words[4];
+};
 
 // E2M1 code of float32 bits to nearest, NaN 7.
 REFNUM_HD uint32_t nearest_code(uint32_t y) {
@@ -86,32 +97,32 @@ REFNUM_HD uint32_t nearest_code(uint32_t y) {
     return (y & FLOAT_MAGNITUDE) > FLOAT_INF ? 7 : code | y >> 31 << 3;
 }
 
-// Any block of 16 under any factor -> two packed words, element by element. `random`: a byte for each, null to nearest.
+// Any block of 16 under any factor -> two packed words, element by element. `random`: a byte for each, if `drawn`.
 template <int kind>
-REFNUM_HD void each_code(const uint32_t* w, uint32_t factor, int order, const uint32_t* random, uint32_t* packed) {
-    uint32_t elements[NVFP4_WORDS<kind>], bytes[4] = {};
-    for (int i = 0; i < NVFP4_WORDS<kind>; ++i) elements[i] = w[i];
-    if (random) for (int i = 0; i < 4; ++i) bytes[i] = random[i];
-    uint32_t low = 0, high = 0;
+REFNUM_RARE uint64_t each_code(Block<kind> block, uint32_t factor, int order, bool drawn, RandomBytes random) {
+    uint64_t codes = 0;
     REFNUM_ROLLED
     for (int j = 15; j >= 0; --j) {
-        const uint32_t x = block_element<kind>(elements, j);
+        const uint32_t x = block.element(j);
         const uint32_t y = order == NVFP4_MODELOPT ? divide_floats(x, factor) : multiply_floats(x, factor);
-        const uint32_t code = random ? e2m1_encode(y, 0, bytes[j / 4] >> 8 * (j % 4) & 0xFF) : nearest_code(y);
-        high = high << 4 | low >> 28, low = low << 4 | code;
+        const uint32_t byte = random.words[j / 4] >> 8 * (j % 4) & 0xFF;
+        codes = codes << 4 | (drawn ? e2m1_encode(y, 0, byte) : nearest_code(y));
     }
-    packed[0] = low, packed[1] = high;
+    return codes;
+}
+REFNUM_HD void split_codes(uint64_t codes, uint32_t* packed) {
+    packed[0] = (uint32_t)codes;
+    packed[1] = (uint32_t)(codes >> 32);
 }
 
 // Sum of the errors of any block's elements, ascending, under a scale's code and its factor (N21.5); bits above FLOAT_INF
 // are NaN.
 template <int kind>
-REFNUM_HD uint32_t each_error(const uint32_t* w, uint32_t code, uint32_t factor, int order, uint32_t amax) {
-    uint32_t elements[NVFP4_WORDS<kind>], total = 0;
-    for (int i = 0; i < NVFP4_WORDS<kind>; ++i) elements[i] = w[i];
+REFNUM_RARE uint32_t each_error(Block<kind> block, uint32_t code, uint32_t factor, int order, uint32_t amax) {
+    uint32_t total = 0;
     REFNUM_ROLLED
     for (int j = 0; j < 16; ++j) {
-        const uint32_t x = block_element<kind>(elements, j), found = nearest_code(multiply_floats(x, factor));
+        const uint32_t x = block.element(j), found = nearest_code(multiply_floats(x, factor));
         const uint32_t value = code_value(e4m3_decode(code, 127), e2m1_decode(found & 7, 127), amax);
         uint32_t apart = add_floats(value | (found & 8) << 28, x ^ FLOAT_SIGN) & FLOAT_MAGNITUDE;
         if (order == NVFP4_FOUR_OVER_SIX_MSE) apart = multiply_floats(apart, apart);
@@ -126,7 +137,9 @@ template <int kind>
 REFNUM_HD void variant_block(const uint32_t* w, const CodeNumbers& code, int order, bool odd, uint32_t most,
                              uint32_t* packed) {
     if (order != NVFP4_MODELOPT) return nvfp4_block<kind>(w, code.factor, odd || is_odd_factor(code.factor), packed);
-    if (odd || !code.plain() || most >= FLOAT_2_60) return each_code<kind>(w, code.factor, order, nullptr, packed);
+    if (odd || !code.plain() || most >= FLOAT_2_60) {
+        return split_codes(each_code<kind>(Block<kind>(w), code.factor, order, false, {}), packed);
+    }
     nvfp4_block<kind, BY_INVERSE>(w, code.factor, false, packed, code.inverse);
 }
 
@@ -158,7 +171,10 @@ template <int kind>
 REFNUM_HD void random_block(const uint32_t* w, CodeNumbers code, int order, bool odd, uint32_t most,
                             const uint32_t* random, uint32_t* packed) {
     if (most == 0 && !is_odd_factor(code.factor)) code.factor = FLOAT_ONE;  // all products are zero
-    if (odd || !code.plain() || most >= FLOAT_2_60) return each_code<kind>(w, code.factor, order, random, packed);
+    if (odd || !code.plain() || most >= FLOAT_2_60) {
+        const RandomBytes bytes = {{random[0], random[1], random[2], random[3]}};
+        return split_codes(each_code<kind>(Block<kind>(w), code.factor, order, true, bytes), packed);
+    }
     REFNUM_UNROLL
     for (int half = 0; half < 2; ++half) {
         const uint32_t *in = w + half * (NVFP4_WORDS<kind> / 2), *bytes = random + 2 * half;
@@ -182,23 +198,27 @@ REFNUM_HD uint32_t ordinary_error(const uint32_t* w, const CodeNumbers& code, in
         for (int j = 0; j < 8; ++j) {
             const uint32_t y = multiply_magnitude(x[j], code.factor), binade = y & FLOAT_INF;
             const uint32_t shift = (binade > FLOAT_ONE ? binade : FLOAT_ONE) + above;
-            const uint32_t number = add_floats(add_floats(y, shift), shift ^ FLOAT_SIGN);
+            const uint32_t number = subtract_floats(add_floats(y, shift), shift);
             const uint32_t value = multiply_add_floats(number, code.step, multiply_floats(number & FLOAT_INF, code.rest));
-            uint32_t apart = add_floats(value, x[j] | FLOAT_SIGN);
-            apart = order == NVFP4_FOUR_OVER_SIX_MSE ? multiply_floats(apart, apart) : apart & FLOAT_MAGNITUDE;
-            total = add_floats(total, apart);
+            const uint32_t apart = subtract_floats(value, absolute_float(x[j]));
+            total = order == NVFP4_FOUR_OVER_SIX_MSE ? add_floats(total, multiply_floats(apart, apart))
+                                                     : add_floats(total, absolute_float(apart));
         }
     }
     return total;
+}
+
+// Whether `ordinary_error` takes a block, which has no NaN or Inf.
+REFNUM_HD bool is_ordinary(const CodeNumbers& numbers, uint32_t most) {
+    return numbers.step != 0 && numbers.plain() && multiply_floats(most, numbers.factor) < FLOAT_SEVEN;
 }
 
 // The error of a block under a scale's code. `odd`, `most`: as of `variant_block`.
 template <int kind>
 REFNUM_HD uint32_t variant_error(const uint32_t* w, uint32_t code, const CodeNumbers& numbers, int order, bool odd,
                                  uint32_t most, uint32_t amax) {
-    const bool ordinary = numbers.step != 0 && numbers.plain() && multiply_floats(most, numbers.factor) < FLOAT_SEVEN;
     if (most == 0 && !odd) return 0;  // under both scales, whose codes are one
-    if (odd || !ordinary) return each_error<kind>(w, code, numbers.factor, order, amax);
+    if (odd || !is_ordinary(numbers, most)) return each_error<kind>(Block<kind>(w), code, numbers.factor, order, amax);
     return ordinary_error<kind>(w, numbers, order);
 }
 

@@ -5,7 +5,8 @@
 #include "nvfp4_variants.cuh"
 #include "philox.cuh"
 
-// What the orders of a unit have in common (gpu/ops/nvfp4.py chooses): a factor, a divisor, or two scales.
+// The orders of a unit (gpu/ops/nvfp4.py chooses): those with a factor, ModelOpt's with a divisor, and the two with two
+// scales, by the sum of errors and of their squares.
 #ifndef FAMILY
 #define FAMILY 0
 #endif
@@ -13,7 +14,8 @@
 namespace refnum {
 
 enum Nvfp4Rounding : int { NEAREST = 0, DRAWN = 1, KEYED = 2 };
-enum Nvfp4Family : int { FACTORS = 0, DIVISORS = 1, TWO_SCALES = 2 };
+enum Nvfp4Family : int { FACTORS = 0 };
+constexpr bool TWO_SCALES = FAMILY >= 2;
 
 constexpr int SIDE = 16, WARP = 32, SQUARES = 8, ROWS = SIDE * SQUARES / WARP;
 
@@ -25,42 +27,47 @@ struct Nvfp4VariantArguments {
     uint64_t first_block;  // of the stream: where element 0 of the input has its bits
     PhiloxKey key;
     uint32_t random_aligned;
+    uint32_t flat;  // whether a block's number is its place in memory
     int32_t rounding;
     uint32_t m;  // rows of the input
 };
 
 // The order of the arguments, as far as the unit leaves it open.
 __device__ __forceinline__ int order_of(int order) {
-    if (FAMILY == DIVISORS) return NVFP4_MODELOPT;
-    if (FAMILY == TWO_SCALES) return order == NVFP4_FOUR_OVER_SIX_MSE ? NVFP4_FOUR_OVER_SIX_MSE : NVFP4_FOUR_OVER_SIX;
+    if (FAMILY != FACTORS) return NVFP4_TORCHAO + FAMILY;
     return order == NVFP4_TE ? NVFP4_TE : order == NVFP4_TE_2_8 ? NVFP4_TE_2_8 : NVFP4_TORCHAO;
 }
 
-// The rows of a block that a thread has: how many exist, the first one's place among rows and blocks, and its elements.
+// The rows of a block that a thread has: how many exist, the place and number of the first, and their elements.
 template <int kind, bool square>
 struct Rows {
-    static constexpr int COUNT = square ? ROWS : 1;
-    uint64_t row;
+    static constexpr int COUNT = square ? ROWS : 1, BYTES = 4 * NVFP4_WORDS<kind>;
+    uint64_t row, block;
     uint32_t column, exist;
     uint32_t w[COUNT][NVFP4_WORDS<kind>], random[COUNT][4];
 
     __device__ __forceinline__ void load_from(const Nvfp4VariantArguments& s, uint64_t thread, bool drawn) {
         const Nvfp4Arguments& a = s.blocks;
-        const Place<false> place = place_of<false>(a, square ? thread / WARP : thread);
-        const uint32_t lane = threadIdx.x % WARP;
-        row = square ? SIDE * place.row + ROWS * (lane / SQUARES) : place.row;
-        column = square ? SQUARES * place.column + lane % SQUARES : place.column;
-        const uint64_t left = row < s.m ? s.m - row : 0;
-        exist = place.exists && column < a.columns ? (uint32_t)(left < COUNT ? left : COUNT) : 0;
+        const uint8_t *x = a.x + thread * BYTES, *bytes = s.random + thread * SIDE;
+        row = 0, block = thread, column = 0, exist = thread < (uint64_t)a.chunks;
+        if (square || !s.flat) {
+            const Place<false> place = place_of<false>(a, square ? thread / WARP : thread);
+            const uint32_t lane = threadIdx.x % WARP;
+            row = square ? SIDE * place.row + ROWS * (lane / SQUARES) : place.row;
+            column = square ? SQUARES * place.column + lane % SQUARES : place.column;
+            const uint64_t left = row < s.m ? s.m - row : 0;
+            exist = place.exists && column < a.columns ? (uint32_t)(left < COUNT ? left : COUNT) : 0;
+            block = row * a.columns + column;
+            x = a.x + row * a.x_stride + (uint64_t)column * BYTES;
+            bytes = s.random + row * s.random_stride + (uint64_t)column * SIDE;
+        }
 #pragma unroll
         for (int r = 0; r < COUNT; ++r) {
 #pragma unroll
             for (int i = 0; i < NVFP4_WORDS<kind>; ++i) w[r][i] = 0;
             if (r >= exist) continue;
-            load<4 * NVFP4_WORDS<kind>>(
-                a.x + (row + r) * a.x_stride + (uint64_t)column * (4 * NVFP4_WORDS<kind>), a.aligned, w[r]);
-            if (!drawn) continue;
-            load<SIDE>(s.random + (row + r) * s.random_stride + (uint64_t)column * SIDE, s.random_aligned, random[r]);
+            load<BYTES>(x + r * a.x_stride, a.aligned, w[r]);
+            if (drawn) load<SIDE>(bytes + r * s.random_stride, s.random_aligned, random[r]);
         }
     }
 };
@@ -89,14 +96,26 @@ template <int kind, bool square>
 __device__ __forceinline__ uint32_t code_of(const Rows<kind, square>& rows, const bool* odd, uint32_t most, uint32_t amax,
                                             const TensorScale& tensor, int order, const CodeNumbers* table) {
     const uint32_t code = variant_code(most, tensor, order, false);
-    if (FAMILY != TWO_SCALES) return code;
+    if (!TWO_SCALES) return code;
     uint32_t first = 0, under = code;
+    bool any_odd = false;
+#pragma unroll
+    for (int r = 0; r < Rows<kind, square>::COUNT; ++r) any_odd = any_odd || odd[r];
     REFNUM_ROLLED
     for (int i = 0; i < 2; ++i) {
         uint32_t errors[Rows<kind, square>::COUNT];
+        const CodeNumbers numbers = table[under];
+        const bool ordinary = !any_odd && is_ordinary(numbers, most);
 #pragma unroll
-        for (int r = 0; r < Rows<kind, square>::COUNT; ++r) {
-            errors[r] = r < rows.exist ? variant_error<kind>(rows.w[r], under, table[under], order, odd[r], most, amax) : 0;
+        for (int r = 0; r < Rows<kind, square>::COUNT; ++r) {  // rows that do not exist are zeros
+            if (ordinary) errors[r] = ordinary_error<kind>(rows.w[r], numbers, order);
+        }
+        if (!ordinary) {
+#pragma unroll
+            for (int r = 0; r < Rows<kind, square>::COUNT; ++r) {
+                const bool some = r < rows.exist && (most != 0 || odd[r]);  // zeros have no error under either scale
+                errors[r] = some ? each_error<kind>(Block<kind>(rows.w[r]), under, numbers.factor, order, amax) : 0;
+            }
         }
         const uint32_t error = square ? error_of_square(errors) : errors[0];
         if (i == 1) return second_is_better(first, error) ? under : code;
@@ -123,7 +142,7 @@ __device__ __forceinline__ void quantize_rows(const Nvfp4VariantArguments& s, Ro
 #pragma unroll
     for (int r = 0; r < Rows<kind, square>::COUNT; ++r) {
         if (r >= rows.exist) continue;
-        const uint64_t block = (rows.row + r) * a.columns + rows.column;
+        const uint64_t block = rows.block + (uint64_t)r * a.columns;
         uint32_t packed[2];
         if (random) {
             if (s.rounding == KEYED) philox_block(s.first_block + block, s.key, rows.random[r]);
@@ -136,7 +155,7 @@ __device__ __forceinline__ void quantize_rows(const Nvfp4VariantArguments& s, Ro
     if (rows.exist == 0 || (square && rows.row % SIDE)) return;
     const uint64_t row = square ? rows.row / SIDE : rows.row;
     if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)row, rows.column, code);
-    else a.out_scales[row * a.columns + rows.column] = (uint8_t)code;
+    else a.out_scales[square ? row * a.columns + rows.column : rows.block] = (uint8_t)code;
 }
 
 template <int kind, bool square, bool random>

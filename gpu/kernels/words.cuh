@@ -20,6 +20,11 @@ typedef unsigned long long uint64_t;
 #else
 #define REFNUM_HD inline __attribute__((always_inline))
 #endif
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define REFNUM_RARE __host__ __device__ __noinline__  // what few threads call, and shall take no registers of the others
+#else
+#define REFNUM_RARE inline
+#endif
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define REFNUM_UNROLL _Pragma("unroll")

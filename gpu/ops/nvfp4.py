@@ -23,8 +23,8 @@ DRAWN, KEYED = 1, 2
 """Of `Nvfp4Rounding` in kernels/quantize_nvfp4_variants.cu."""
 WARP, SQUARES = 32, 8
 """Threads that have square blocks side by side, and how many."""
-FAMILIES = tuple((f"FAMILY={place}",) if place else () for place in range(3))
-"""Macros of the orders with a factor, with a divisor, and with two scales."""
+FAMILIES = tuple((f"FAMILY={place}",) if place else () for place in range(len(nvfp4.VARIANTS) - PLAIN + 1))
+"""Macros of the orders below `PLAIN`, and of each that follows."""
 TUNING: dict[str, Grid] = {
     "quantize_nvfp4": Grid(128, 2, 32),
     "quantize_nvfp4_variants": Grid(128, 2, 16),
@@ -67,8 +67,8 @@ class VariantArguments(Nvfp4Arguments):
     _fields_ = [
         ("random", ctypes.c_void_p), ("random_stride", ctypes.c_int64), ("first_block", ctypes.c_uint64),
         ("seed_low", ctypes.c_uint32), ("seed_high", ctypes.c_uint32), ("stream", ctypes.c_uint32),
-        ("step", ctypes.c_uint32), ("random_aligned", ctypes.c_uint32), ("rounding", ctypes.c_int32),
-        ("m", ctypes.c_uint32),
+        ("step", ctypes.c_uint32), ("random_aligned", ctypes.c_uint32), ("flat", ctypes.c_uint32),
+        ("rounding", ctypes.c_int32), ("m", ctypes.c_uint32),
     ]  # fmt: skip
 
 
@@ -124,6 +124,7 @@ def _variant(call: DeviceCall, given: Nvfp4[View]) -> None:
         seed, arguments.stream, arguments.step, offset = given.key
         arguments.first_block, arguments.rounding = offset // PHILOX_BYTES, KEYED
         arguments.seed_low, arguments.seed_high = seed & 0xFFFFFFFF, seed >> 32
+    arguments.flat = given.layout == "bytes" and _contiguous([x, *([given.random] if given.random else [])])
     kernel, by = "quantize_nvfp4_variants", bool(given.random or given.key)
     name = f"quantize_nvfp4_variant_{NAMES[given.kind]}{'_square' * square}{'_random' * by}"
     each = WARP * _grid(kernel, given).unroll if square else 1  # whose threads have one part each
@@ -166,7 +167,7 @@ def _inverse(per_row: int) -> int:
 
 def _defines(kernel: str, given: Nvfp4[View]) -> tuple[str, ...]:
     layouts = (given.layout, "bytes") if kernel == "dequantize_nvfp4" else ("bytes", given.layout)
-    family = FAMILIES[(given.order >= PLAIN) + (given.order > PLAIN)] if kernel == "quantize_nvfp4_variants" else ()
+    family = FAMILIES[max(0, given.order - PLAIN + 1)] if kernel == "quantize_nvfp4_variants" else ()
     return (*_grid(kernel, given).defines, *family, *layout_defines(layouts))
 
 
