@@ -47,12 +47,29 @@ def make_folder(folder: Path) -> None:
         (own / ".gitignore").write_text("*\n", encoding="ascii")
 
 
+def require_place(path: Path) -> None:
+    """Raise FileError where `write_text` cannot write: before a long run whose result goes there."""
+    above = next((folder for folder in path.parents if os.path.exists(folder)), Path())
+    if os.path.isdir(path):
+        words = "it is a folder; give the name of a file"
+    elif os.path.exists(path) and not os.path.isfile(path):
+        words = "it is no regular file"
+    elif not os.path.isdir(above):
+        words = f"{above} is no folder"
+    elif not os.access(above, os.W_OK | os.X_OK):
+        words = f"{above} cannot be written"
+    else:
+        return
+    raise FileError(f"Cannot write {path}: {words}.")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file as UTF-8, whole or not at all; FileError when the folder cannot be written.
 
     Lone surrogates, which names of files may hold, are written as `\\udcff`.
     """
     data = text.encode("utf-8", "backslashreplace")
+    require_place(path)
     try:
         make_folder(path.parent)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

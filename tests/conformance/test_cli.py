@@ -1,6 +1,7 @@
 """The command line from the outside: exit status, what is printed where, and that bad input is one sentence."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,13 @@ def test_a_command_with_a_typing_mistake_is_suggested():
         (("check", "-s", "nobody"), "No subject is named 'nobody'"),
         (("check", "-s", "absent.py"), "No such file absent.py"),
         (("check", "-s", "right.py:absent"), "has no 'absent'"),
+        (("check", "folder"), "folder is a folder; give a Python file, FILE.py:NAME"),
+        (("check", "./folder/"), "./folder/ is a folder; give a Python file"),
+        (("check", "folder.so"), "folder.so is a folder; give a Python file"),
+        (("check", "words.txt"), "words.txt is a file of another kind; give a Python file"),
+        (("check", "right.py", "--report", "folder"), "Cannot write folder: it is a folder"),
+        (("check", "right.py", "--report", "right.py/r.json"), "Cannot write right.py/r.json: right.py is no folder"),
+        (("check", "right.py", "--report", "pipe"), "Cannot write pipe: it is no regular file"),
         (("check", "-s", "right.py", "-o", "quantise"), "No operation is named 'quantise'"),
         (("check", "-s", "right.py", "-o", "quantise_mxfp4"), "'quantise_mxfp4' (quantize_mxfp4 is similar); choose"),
         (("vectors", "show", "5"), "No vector and no file is named '5'"),
@@ -57,6 +65,10 @@ def test_a_command_with_a_typing_mistake_is_suggested():
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(words, sentence):
+    for name in ("folder", "folder.so"):
+        Path(name).mkdir()
+    Path("words.txt").write_text("")
+    os.mkfifo("pipe")
     result = refnum(*words)
     assert result.exit_code == 2 and result.stderr.startswith("refnum: ") and sentence in result.stderr
     assert "Traceback" not in result.output and result.stderr.count("\n") <= 2

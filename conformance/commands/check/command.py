@@ -15,6 +15,7 @@ from refnum.errors import FileError, UnsupportedError
 
 from ...cases.contracts import checked_contract
 from ...cases.operation import select
+from ...reports import files
 from ...subjects.named import require_files
 from ..options import Isolate, Subjects, told
 
@@ -74,6 +75,8 @@ def check(
     if controls:
         _work().judge_controls()
         return
+    if report is not None:
+        files.require_place(report)
     if operation == [LAYER]:
         raise typer.Exit(
             _layer_judge()((*(kernels or ()), *(subject or ())), report, json, seed=seed, examples=examples // 5)
