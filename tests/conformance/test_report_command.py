@@ -1,14 +1,18 @@
 """Reports of `refnum check`, of runs that die too, and `refnum report` on saved ones."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cli_tools import RIGHT, command, refnum
 
 from refnum.conformance.commands.check import command as check_command
+from refnum.conformance.reports import files
 from refnum.conformance.reports import report as reports
+from refnum.errors import FileError
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -38,6 +42,12 @@ def test_a_report_that_cannot_be_written_is_said_before_the_run(tmp_path, monkey
         for place in ("blocked/r.json", "folder"):
             result = refnum("check", "-s", "right.py:f", "-o", operation, "--report", place)
             assert result.exit_code == 2 and f"Cannot write {place}" in result.stderr and result.stdout == ""
+
+
+def test_a_folder_that_may_not_be_written_is_named(monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(FileError, match=r"Cannot write a/r\.json: \. cannot be written"):
+        files.require_place(None, Path("a/r.json"))
 
 
 LITTLE = """

@@ -75,8 +75,7 @@ def check(
     if controls:
         _work().judge_controls()
         return
-    if report is not None:
-        files.require_place(report)
+    files.require_place(report)
     if operation == [LAYER]:
         raise typer.Exit(
             _layer_judge()((*(kernels or ()), *(subject or ())), report, json, seed=seed, examples=examples // 5)
