@@ -135,7 +135,6 @@ app = _Supervised(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Bit-exact FP4 numerics: judge any kernel against the golden model.",
 )
 
 
@@ -155,7 +154,10 @@ def top(
         ),
     ] = False,
 ) -> None:
-    """Bit-exact FP4 numerics: judge any kernel against the golden model."""
+    """Bit-exact FP4 numerics: judge any kernel against the golden model.
+
+    `refnum init FOLDER` writes a file to start from, `refnum check FILE` judges it, `refnum docs` prints the guides.
+    """
 
 
 def main() -> None:

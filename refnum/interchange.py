@@ -46,7 +46,7 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*given: Any, **named: Any) -> Any:
         if all(map(_plain, given)) and all(map(_plain, named.values())):
-            return function(*given, **named)
+            return _each(_row_major, function(*given, **named))
         try:
             bound = signature.bind(*given, **named)
         except TypeError:  # an argument too many or too few: Python's own words name the function
@@ -88,7 +88,24 @@ def _called(function: Callable[..., Any], bound: inspect.BoundArguments, kinds: 
     place = _Place(tensors)
     for name in kinds.keys() & arguments.keys():
         arguments[name] = _taken(name, kinds[name], arguments, place)
-    return place.back(function(*bound.args, **bound.kwargs))
+    return _each(place.back, _each(_row_major, function(*bound.args, **bound.kwargs)))
+
+
+def _each(change: Callable[[Any], Any], result: Any) -> Any:
+    """A result with each array in it changed: of a tuple its parts, of a state its moments."""
+    if hasattr(result, "__array_function__"):
+        return change(result)
+    if isinstance(result, tuple):
+        return tuple(_each(change, part) for part in result)
+    if moments := _moments(result):
+        return replace(result, **{field: change(getattr(result, field)) for field in moments})
+    return change(result)
+
+
+def _row_major(result: Any) -> Any:
+    """Return an array in row-major order; element by element NumPy and CuPy keep the order of axes that inputs have."""
+    dense = not hasattr(result, "__array_function__") or result.flags.c_contiguous
+    return result if dense else result.copy()
 
 
 def _values(arguments: Mapping[str, Any], kinds: Mapping[str, str]) -> list[tuple[str, Any]]:
@@ -319,13 +336,9 @@ class _Place:
         return bits if holds == "BF16" or self.cupy is not None else bits.view(BFLOAT16)
 
     def back(self, result: Any) -> Any:
-        """Return results as tensors on the device of the call's tensors; NumPy's and CuPy's as they are without one."""
+        """Return an array as a tensor on the device of the call's tensors; as it is where there are none."""
         if self.torch is None:
             return result
-        if isinstance(result, tuple):
-            return tuple(map(self.back, result))
-        if moments := _moments(result):
-            return replace(result, **{field: self.back(getattr(result, field)) for field in moments})
         if isinstance(result, np.generic):
             result = np.asarray(result)
         if not hasattr(result, "__array_function__"):

@@ -12,6 +12,7 @@ import typer
 import refnum
 from refnum.errors import ArgumentError
 from refnum.explanation import EXPLAINED
+from refnum.formats import Format, get_format
 
 from ..cases.case import Case
 from ..cases.operation import OPERATIONS
@@ -27,8 +28,13 @@ _ALONE = {"x", "norms", "codes", "packed", "scales", "a", "b"}
 
 @told
 def explain(
-    what: Annotated[str, typer.Argument(help="An operation, or a replay file.")],
-    values: Annotated[str | None, typer.Option(help="Input numbers, or codes: 1.25,0x3FA00000,nan,...")] = None,
+    what: Annotated[str, typer.Argument(metavar="OPERATION", help="An operation, or a replay file.")],
+    row: Annotated[
+        list[str] | None, typer.Argument(metavar="VALUES", help="As --values; give negative numbers there.")
+    ] = None,
+    values: Annotated[
+        str | None, typer.Option(help="Numbers, bits of numbers (0x...), or codes, by commas: 1.25,0x3FA00000,nan")
+    ] = None,
     scales: Annotated[str | None, typer.Option(help="Scale bytes of coded inputs: 127,0x7F,...")] = None,
     index: Annotated[
         str | None,
@@ -40,8 +46,11 @@ def explain(
     b: Annotated[str | None, typer.Option("--b", help="Of a product, the row of b; --values is the row of a.")] = None,
     b_scales: Annotated[str | None, typer.Option("--b-scales", help="Of an FP8 product, scale bytes of b.")] = None,
 ) -> None:
-    """Show every step of the golden model for one element."""
-    print(explanation(what, values, scales, index, profile, dtype, param or [], b, b_scales))
+    """Show every step of the golden model for one element, as in `refnum explain encode_e2m1 3.3`."""
+    given = [*(row or ()), *([] if values is None else [values])]
+    print(
+        explanation(what, ",".join(given) if given else None, scales, index, profile, dtype, param or [], b, b_scales)
+    )
 
 
 def explanation(
@@ -50,6 +59,8 @@ def explanation(
 ) -> str:  # fmt: skip
     """Return the explanation of one element as text. `what` is an operation or the path of a replay file."""
     if what.endswith(".json") or Path(what).is_file():
+        if values is not None or scales is not None or params:
+            raise ArgumentError(f"{what} is a replay file, which has its own inputs; leave out values and parameters.")
         saved = replay.load(Path(what))
         case, found = saved.case, None
         if set(saved.observed) == set(saved.expected):
@@ -81,11 +92,11 @@ def build(
         raise ArgumentError(
             f"{operation} takes numbers beside the values: give a replay file, or call refnum.explain with a case."
         )
-    if values is None:
+    words = _words(values or "")
+    if not words:
         raise ArgumentError("Give --values, e.g. --values 1.25,0.1,-3, or a replay file.")
     keywords = dict(OPERATIONS[operation].defaults())
     keywords.update(_param(text, operation) for text in params)
-    words = _words(values)
     if "b" in OPERATIONS[operation].inputs:
         return _product(operation, profile, keywords, (words, scales), (_words(b or ""), b_scales))
     if b is not None or b_scales is not None:
@@ -95,16 +106,14 @@ def build(
     if row.main == "values":
         numbers = _floats(words, dtype)[None] if row.block == 1 else _padded(_floats(words, dtype), row.unit)
         return Case(operation, profile, {**keywords, "input": dtype}, {row.inputs[0]: numbers})
-    codes = _padded(np.array([_integer(word, 255) for word in words], np.uint8))
+    codes = _padded(_codes(words, row.reads.format(keywords)))
     packed = "packed" in OPERATIONS[operation].inputs
     count = -(-codes.shape[1] // row.reads.width)
-    given = [_integer(word, 255) for word in (scales or "127").split(",")]
+    given = [_integer(word, 255, "scale byte") for word in (scales or "127").split(",")]
     if len(given) not in (1, count):
         raise ArgumentError(f"--scales has {len(given)} bytes; {codes.shape[1]} elements have {count} scales.")
     bytes_ = np.array([given * count if len(given) == 1 else given], np.uint8)
     if packed:
-        if (codes > 15).any():
-            raise ArgumentError("--values are E2M1 codes here, one an element: 0 to 15.")
         codes = np.ascontiguousarray(codes[:, 0::2] | codes[:, 1::2] << 4)
     if OPERATIONS[operation].even_rows:  # a column output packs two rows: the second one is the same
         codes, bytes_ = np.repeat(codes, 2, axis=0), np.repeat(bytes_, 2, axis=0)
@@ -130,9 +139,9 @@ def _product(
                 raise ArgumentError(f"{operation} takes no scales.")
             inputs[name] = _floats(words, "bfloat16").reshape(1, -1)
             continue
-        inputs[name] = np.array([[_integer(word, 255) for word in words]], np.uint8)
+        inputs[name] = _codes(words, get_format(keywords[f"{name}_format"]))[None]
         if scales is not None:
-            inputs[f"{name}_scales"] = np.array([[_integer(word, 255) for word in _words(scales)]], np.uint8)
+            inputs[f"{name}_scales"] = np.array([[_integer(w, 255, "scale byte") for w in _words(scales)]], np.uint8)
     return Case(operation, profile, keywords, inputs)
 
 
@@ -144,10 +153,11 @@ def _scalars(
         raise ArgumentError(f"{operation} takes no --scales: it converts each element by itself.")
     if "x" in OPERATIONS[operation].inputs:
         return Case(operation, profile, {**keywords, "input": dtype}, {"x": _floats(words, dtype)})
-    largest = (1 << OPERATIONS[operation].reads.format(keywords).bits) - 1
-    return Case(
-        operation, profile, keywords, {"codes": np.array([_integer(word, largest) for word in words], np.uint8)}
-    )
+    return Case(operation, profile, keywords, {"codes": _codes(words, OPERATIONS[operation].reads.format(keywords))})
+
+
+def _codes(words: list[str], fmt: Format) -> np.ndarray:
+    return np.array([_integer(word, (1 << fmt.bits) - 1, f"code of {fmt.name}") for word in words], np.uint8)
 
 
 def _floats(words: list[str], dtype: str) -> np.ndarray:
@@ -188,21 +198,25 @@ def _param(text: str, operation: str) -> tuple[str, Any]:
 
 def _float(word: str, dtype: np.dtype) -> Any:
     if word.lower().startswith("0x"):
-        bits = _integer(word, (1 << 8 * dtype.itemsize) - 1)
+        bits = _integer(word, (1 << 8 * dtype.itemsize) - 1, f"bit pattern of {dtype.name}")
         return np.array([bits], f"u{dtype.itemsize}").view(dtype)[0]
     try:
-        return np.array([float(word)]).astype(dtype)[0]
+        with np.errstate(over="ignore"):
+            number = np.array([float(word)]).astype(dtype)[0]
     except ValueError as error:
         raise ArgumentError(f"{word!r} is neither a number nor 0x... bits of {dtype.name}.") from error
+    if np.isinf(number) and "inf" not in word.lower():
+        raise ArgumentError(f"{word!r} is too large for {dtype.name}; give a smaller number, inf, or bits 0x...")
+    return number
 
 
-def _integer(word: str, largest: int) -> int:
+def _integer(word: str, largest: int, what: str) -> int:
     try:
         number = int(word, 0)
-    except ValueError as error:
-        raise ArgumentError(f"{word!r} is not a whole number.") from error
+    except ValueError:
+        number = -1
     if not 0 <= number <= largest:
-        raise ArgumentError(f"{word} is not in 0..{largest}.")
+        raise ArgumentError(f"{word!r} is no {what}; allowed are 0 to {largest} (0x{largest:X}).")
     return number
 
 

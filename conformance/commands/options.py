@@ -19,9 +19,9 @@ Subjects = Annotated[
     typer.Option(
         "--subject",
         "-s",
-        help="Name, kind, pattern, `peers`, `all`, `model`, path/to/file.py:NAME, libkernel.so or exec:PATH. May be "
-        "repeated. "
-        "Default: every kernel that is installed and usable here.",
+        help="Name, pattern or kind of those that `refnum subjects` lists, `peers`, `all`, `model`, "
+        "path/to/file.py:NAME, libkernel.so or exec:PATH. May be repeated. Default: every kernel that is installed and "
+        "usable here.",
     ),
 ]
 Isolate = Annotated[

@@ -40,7 +40,9 @@ report_app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(metavar="REPORT", help="A report written by `refnum check --report`.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file; standard output without it.")]
+Output = Annotated[
+    Path | None, typer.Option("--out", "--output", "-o", help="Write to this file; standard output without it.")
+]
 
 
 @report_app.command("show")
@@ -117,7 +119,7 @@ def diff(
 @told
 def merge(
     file: Annotated[list[Path], typer.Argument(metavar="REPORT...", help="Reports of runs that did the same.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the merged report goes.")],
+    output: Annotated[Path, typer.Option("--out", "--output", "-o", help="Where the merged report goes.")],
 ) -> None:
     """Put the reports of several machines or subjects together; partial and unlike ones are refused."""
     found = [reports.load(path) for path in file]

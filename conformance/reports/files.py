@@ -47,12 +47,32 @@ def make_folder(folder: Path) -> None:
         (own / ".gitignore").write_text("*\n", encoding="ascii")
 
 
+def require_place(*paths: Path | None) -> None:
+    """Raise FileError for the first path that `write_text` cannot write: before a long run whose results go there."""
+    for path in paths:
+        if path is not None and (words := _no_place(path)):
+            raise FileError(f"Cannot write {path}: {words}.")
+
+
+def _no_place(path: Path) -> str:
+    """Return why no file can be written there, or nothing."""
+    above = next((folder for folder in path.parents if os.path.exists(folder)), Path())
+    if os.path.isdir(path):
+        return "it is a folder; give the name of a file"
+    if os.path.exists(path) and not os.path.isfile(path):
+        return "it is no regular file"
+    if not os.path.isdir(above):
+        return f"{above} is no folder"
+    return "" if os.access(above, os.W_OK | os.X_OK) else f"{above} cannot be written"
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file as UTF-8, whole or not at all; FileError when the folder cannot be written.
 
     Lone surrogates, which names of files may hold, are written as `\\udcff`.
     """
     data = text.encode("utf-8", "backslashreplace")
+    require_place(path)
     try:
         make_folder(path.parent)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

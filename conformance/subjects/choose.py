@@ -14,7 +14,7 @@ from .controls.right import model
 from .isolation.parent import isolated
 from .loading import discover
 from .loading.declare import declared
-from .named import is_file
+from .named import is_file, refuse_path
 from .source_lines import sources
 from .subject import Subject, from_dict
 
@@ -130,6 +130,7 @@ def _named(name: str, kernels: list[Subject], others: list[Subject]) -> list[Sub
             item for item in everyone if (item.kind == name and not item.on_request) or fnmatchcase(item.name, name)
         ]
     if not found:
+        refuse_path(name)
         known = ", ".join(sorted(item.name for item in everyone)) or "none is installed"
         raise ArgumentError(f"No subject is named {name!r}; known are {known}; or give path/to/file.py:NAME.")
     return found

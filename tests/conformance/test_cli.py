@@ -1,6 +1,7 @@
 """The command line from the outside: exit status, what is printed where, and that bad input is one sentence."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,10 +35,27 @@ def test_a_command_with_a_typing_mistake_is_suggested():
         (("check", "-s", "nobody"), "No subject is named 'nobody'"),
         (("check", "-s", "absent.py"), "No such file absent.py"),
         (("check", "-s", "right.py:absent"), "has no 'absent'"),
+        (("check", "folder"), "folder is a folder; give a Python file, FILE.py:NAME"),
+        (("check", "./folder/"), "./folder/ is a folder; give a Python file"),
+        (("check", "folder.so"), "folder.so is a folder; give a Python file"),
+        (("check", "words.txt"), "words.txt is a file of another kind; give a Python file"),
+        (("check", "right.py", "--report", "folder"), "Cannot write folder: it is a folder"),
+        (("check", "right.py", "--report", "right.py/r.json"), "Cannot write right.py/r.json: right.py is no folder"),
+        (("check", "right.py", "--report", "pipe"), "Cannot write pipe: it is no regular file"),
         (("check", "-s", "right.py", "-o", "quantise"), "No operation is named 'quantise'"),
         (("check", "-s", "right.py", "-o", "quantise_mxfp4"), "'quantise_mxfp4' (quantize_mxfp4 is similar); choose"),
         (("vectors", "show", "5"), "No vector and no file is named '5'"),
         (("mutate", "run", "-s", "nobody"), "--subject nobody cannot be built"),
+        (("mutate", "run", "-s", "nobody", "--out", "folder"), "Cannot write folder: it is a folder"),
+        (("mutate", "vectors", "-s", "nobody", "--json", "folder"), "Cannot write folder: it is a folder"),
+        (("mutate", "vectors", "-s", "nobody", "--out", "folder"), "Cannot write folder: it is a folder"),
+        (("mutate", "museum", "nothing", "--out", "folder"), "Cannot write folder: it is a folder"),
+        (("mutate", "triggers", "-o", "nothing", "--json", "folder"), "Cannot write folder: it is a folder"),
+        (("matrix", "-s", "nobody", "--json", "folder"), "Cannot write folder: it is a folder"),
+        (("matrix", "-s", "nobody", "--markdown", "folder"), "Cannot write folder: it is a folder"),
+        (("bench", "-o", "nothing", "--json", "folder"), "Cannot write folder: it is a folder"),
+        (("bench", "-o", "nothing", "--markdown", "folder"), "Cannot write folder: it is a folder"),
+        (("bench", "-o", "nothing", "--plot", "folder"), "Cannot write folder: it is a folder"),
         (("mutate", "museum", "nothing"), "No exhibit is named nothing"),
         (("mutate", "vectors", "absent.json"), "No such file: absent.json"),
         (("check", "-s", "right.py", "-p", "NOPE"), "profile 'NOPE' is not known"),
@@ -45,11 +63,22 @@ def test_a_command_with_a_typing_mistake_is_suggested():
         (("explain", "quantize_mxfp4"), "Give --values"),
         (("explain", "nothing", "--values", "1"), "cannot be explained"),
         (("explain", "permute_pad", "--values", "1"), "permute_pad only moves bytes"),
-        (("explain", "quantize_mxfp4", "--values", "one"), "neither a number"),
+        (("explain", "words.txt", "3.3"), "words.txt is a replay file, which has its own inputs"),
+        (("explain", "quantize_mxfp4", "--values", ","), "Give --values"),
+        (("explain", "quantize_mxfp4", "--values", "one"), "'one' is neither a number nor 0x... bits of float32"),
+        (("explain", "encode_e2m1", "--values", "1e39"), "'1e39' is too large for float32; give a"),
+        (("explain", "encode_e2m1", "--values", "-1e400"), "'-1e400' is too large for float32"),
+        (("explain", "encode_e2m1", "--values", "65520", "--dtype", "float16"), "'65520' is too large for float16"),
+        (("explain", "encode_e2m1", "--values", "0x1FFFFFFFF"), "is no bit pattern of float32"),
+        (("explain", "encode_e2m1", "--values", "0x3z"), "of float32; allowed are 0 to 4294967295 (0xFFFFFFFF)"),
+        (("explain", "decode_e2m1", "--values", "3.3"), "'3.3' is no code of E2M1; allowed are 0 to 15 (0xF)"),
+        (("explain", "dequantize_mx", "--values", "16"), "'16' is no code of E2M1; allowed are 0 to 15"),
+        (("explain", "dequantize_fp8_tiles", "--values", "256"), "'256' is no code of E4M3; allowed are 0 to 255"),
+        (("explain", "mxfp4_to_fp8", "--values", "1", "--scales", "256"), "'256' is no scale byte; allowed"),
+        (("explain", "matmul_fp8", "--values", "1", "--b", "x"), "'x' is no code of E4M3; allowed are 0 to 255"),
         (("explain", "quantize_mxfp4", "--values", "1", "--index", "99"), "outside the array"),
         (("explain", "quantize_mxfp4", "--values", "1", "--index", "x"), "is not a number"),
         (("explain", "quantize_mxfp4", "--values", "1", "--dtype", "float64"), "--dtype 'float64'"),
-        (("explain", "mxfp4_to_fp8", "--values", "16"), "0 to 15"),
         (("explain", "mxfp4_to_fp8", "--values", "1", "--scales", "1,2,3"), "has 3 bytes"),
         (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "scale=min"), "choose from max, amax"),
         (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "colour=red"), "its parameters are scale"),
@@ -57,6 +86,10 @@ def test_a_command_with_a_typing_mistake_is_suggested():
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(words, sentence):
+    for name in ("folder", "folder.so"):
+        Path(name).mkdir()
+    Path("words.txt").write_text("")
+    os.mkfifo("pipe")
     result = refnum(*words)
     assert result.exit_code == 2 and result.stderr.startswith("refnum: ") and sentence in result.stderr
     assert "Traceback" not in result.output and result.stderr.count("\n") <= 2

@@ -23,6 +23,12 @@ def test_explain_shows_every_step():
     assert coded.exit_code == 0 and "byte 130" in coded.stdout
 
 
+def test_values_may_stand_alone():
+    told = refnum("explain", "quantize_mxfp4", "--values", "6,1.25", "--index", "1").stdout
+    assert told and refnum("explain", "quantize_mxfp4", "6", "1.25", "--index", "1").stdout == told
+    assert refnum("explain", "quantize_mxfp4", "6,1.25", "--index", "1").stdout == told
+
+
 def test_explain_of_a_replay_file_shows_the_element_that_differs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = EXAMPLES / "my_kernel.py"

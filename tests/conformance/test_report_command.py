@@ -1,13 +1,18 @@
 """Reports of `refnum check`, of runs that die too, and `refnum report` on saved ones."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cli_tools import RIGHT, command, refnum
 
+from refnum.conformance.commands.check import command as check_command
+from refnum.conformance.reports import files
 from refnum.conformance.reports import report as reports
+from refnum.errors import FileError
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -28,10 +33,21 @@ def test_json_is_the_whole_report_and_nothing_else():
     assert document["controls"]["wrong_caught"] >= 20 and document["header"]["subjects"][0]["name"] == "right"
 
 
-def test_a_report_that_cannot_be_written_is_said_before_the_run(tmp_path):
+def test_a_report_that_cannot_be_written_is_said_before_the_run(tmp_path, monkeypatch):
+    for name in ("_work", "_layer_judge"):
+        monkeypatch.setattr(check_command, name, lambda: pytest.fail("the harness was loaded"))
     (tmp_path / "blocked").write_text("")
-    result = refnum("check", "-s", "right.py", "--report", "blocked/r.json")
-    assert result.exit_code == 2 and "Cannot write blocked/r.json" in result.stderr and result.stdout == ""
+    (tmp_path / "folder").mkdir()
+    for operation in ("quantize_mxfp4", "moe_layer"):
+        for place in ("blocked/r.json", "folder"):
+            result = refnum("check", "-s", "right.py:f", "-o", operation, "--report", place)
+            assert result.exit_code == 2 and f"Cannot write {place}" in result.stderr and result.stdout == ""
+
+
+def test_a_folder_that_may_not_be_written_is_named(monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(FileError, match=r"Cannot write a/r\.json: \. cannot be written"):
+        files.require_place(None, Path("a/r.json"))
 
 
 LITTLE = """
@@ -77,9 +93,10 @@ def test_what_a_kernel_prints_does_not_get_into_the_report(tmp_path):
 def test_a_saved_report_becomes_what_other_tools_read(failed, tmp_path):
     starts = {"html": "<!doctype html>", "junit": "<?xml", "sarif": '{"$schema"', "summary": "## refnum: WRONG"}
     for kind, start in starts.items():
-        assert refnum("report", kind, "r.json", "-o", f"out.{kind}").exit_code == 0
-        text = (tmp_path / f"out.{kind}").read_text()
-        assert text.startswith(start) and "E2M1_TIES_UP" in text
+        for option in ("--out", "--output", "-o"):
+            assert refnum("report", kind, "r.json", option, f"out{option}.{kind}").exit_code == 0
+            text = (tmp_path / f"out{option}.{kind}").read_text()
+            assert text.startswith(start) and "E2M1_TIES_UP" in text
         assert refnum("report", kind, "r.json").stdout == text
 
 

@@ -1,6 +1,7 @@
 """Every public function takes arrays of NumPy, tensors of torch, DLPack, `__array__` and lists, with the same bits."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from refnum.arrays import BFLOAT16
 torch = pytest.importorskip("torch")
 NO_ARRAYS = {"value", "get_format", "get_profile", "tetrajet_v2_noise", "tetrajet_v2_signs", "philox.as_key"}
 """Functions that take no array."""
+ARRAYS = [call for call in CALLS if call not in {*NO_ARRAYS, "explain"}]
 OTHERS = {
     "torch": tensor,
     "DLPack": lambda x: Shown(x) if x.dtype == BFLOAT16 else Exporter(x),  # NumPy's DLPack has no bfloat16
@@ -20,6 +22,15 @@ OTHERS = {
     "list": lambda x: x.tolist(),
 }
 """Kind of array -> makes one of NumPy's."""
+ANY_AXES = {
+    "adam_apply", "adam_step", "decode", "decode_e2m1", "decode_e4m3", "decode_e8m0", "dge", "distance_update",
+    "ema_update", "encode", "encode_e2m1", "encode_e4m3", "encode_e8m0", "exact_norm", "osci_reset_by_distance",
+    "out_control", "q_ramping", "ramping_step", "smp_average", "spam_apply", "spam_step", "stable_spam_apply",
+    "stable_spam_factors", "stable_spam_step",
+}  # fmt: skip
+"""Functions that take a cube where `CALLS` gives a matrix."""
+SAME = {"stable_spam_factors", "layouts.scales_to_layout", "layouts.scales_from_layout"}
+"""Functions of which a result may be an argument: the moments that a state had, scales in the layout that they have."""
 COUNTER = [np.arange(3, dtype=np.uint32) + np.uint32(word) for word in range(4)]
 
 
@@ -52,7 +63,7 @@ def called(call, make=lambda x: x):
     return function(**{name: made(value, make) for name, value in given.items()})
 
 
-@pytest.mark.parametrize("call", [call for call in CALLS if call not in {*NO_ARRAYS, "explain"}])
+@pytest.mark.parametrize("call", ARRAYS)
 def test_every_function_takes_every_kind_of_array(call):
     """The result is that of NumPy arrays: as torch tensors for torch tensors, as NumPy's for anything else."""
     want = arrays(called(call))
@@ -62,6 +73,37 @@ def test_every_function_takes_every_kind_of_array(call):
         got = arrays(called(call, make))
         assert want and [bits(each) for each in got] == [bits(each) for each in want], kind
         assert {isinstance(each, torch.Tensor) for each in got} == {kind == "torch"}, kind
+
+
+@pytest.mark.parametrize("call", ARRAYS)
+def test_results_are_row_major_and_new_whatever_the_order_of_axes(call):
+    """NumPy and CuPy keep the order of axes of what they compute element by element from."""
+    name = call.partition(" ")[0]
+    axes, want = 3 if name in ANY_AXES else 2, []
+    for order in itertools.permutations(range(axes)):
+        given = []
+
+        def laid(x, order=order, given=given):
+            x = x.reshape(2, 2, -1) if axes == 3 and x.ndim == 2 else x
+            if x.ndim == axes:
+                x = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+            given.append(x)
+            return x
+
+        got = arrays(called(call, laid))
+        want = want or [bits(each) for each in got]
+        assert [bits(each) for each in got] == want
+        assert all(each.flags.c_contiguous for each in got)
+        assert all(each.flags.writeable for each in got if isinstance(each, np.ndarray))
+        assert name in SAME or not any(np.shares_memory(each, one) for each in got for one in given)
+
+
+def test_a_result_that_is_row_major_is_not_copied():
+    assert R.layouts.scales_to_layout(SCALES, "bytes") is SCALES
+
+
+def test_results_for_a_tensor_with_its_axes_in_another_order_are_contiguous():
+    assert R.encode_e2m1(tensor(X.reshape(2, 2, 128)).permute(2, 0, 1)).is_contiguous()
 
 
 @pytest.mark.parametrize("call", sorted(NO_ARRAYS))

@@ -43,6 +43,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     dtype = property(lambda self: self.host.dtype)
     ndim = property(lambda self: self.host.ndim)
     size = property(lambda self: self.host.size)
+    flags = property(lambda self: self.host.flags)
     T = property(lambda self: DeviceArray(self.host.T))
 
     def __len__(self):
@@ -236,6 +237,12 @@ def test_scalars_of_a_step_of_stable_spam_on_a_device_array(gradient):
     states = [R.StableSpamState.start(x) for x in (DeviceArray(gradient), gradient)]
     got, want = (R.stable_spam_factors(s, x) for s, x in zip(states, (DeviceArray(gradient), gradient), strict=True))
     assert got[0].array.tobytes() == want[0].array.tobytes() and got[2] == want[2]
+
+
+def test_results_on_a_device_are_row_major_whatever_the_order_of_axes():
+    x = X.reshape(2, 3, 160).transpose(2, 0, 1)
+    got = R.encode_e8m0(DeviceArray(x))
+    assert got.flags.c_contiguous and np.array_equal(got.host, R.encode_e8m0(np.ascontiguousarray(x)))
 
 
 def test_the_stand_in_refuses_the_host():

@@ -65,6 +65,7 @@ def bench(
     load: Annotated[Path | None, typer.Option(help="Run nothing: show the figures of this file.")] = None,
 ) -> None:
     """Time a subject's kernels on a GPU, beside a device copy and public alternatives."""
+    files.require_place(json, markdown, plot)
     if load is not None:
         found = document.read(load)
     else:

@@ -15,6 +15,7 @@ from refnum.errors import FileError, UnsupportedError
 
 from ...cases.contracts import checked_contract
 from ...cases.operation import select
+from ...reports import files
 from ...subjects.named import require_files
 from ..options import Isolate, Subjects, told
 
@@ -36,18 +37,29 @@ def check(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="As --subject: of a Python file every function that bears an operation's name, or that is declared.",
+            help="What to judge, as --subject; of a Python file every function that has an operation's name, or is "
+            "declared.",
         ),
     ] = None,
     operation: Annotated[
         list[str] | None,
-        typer.Option("--operation", "-o", help="Name or pattern; moe_layer alone: a whole layer, on several ranks."),
+        typer.Option(
+            "--operation",
+            "-o",
+            help="Name or pattern, see `refnum operations`; moe_layer alone: a whole layer, on several ranks. Default: "
+            "all that a subject has.",
+        ),
     ] = None,
     subject: Subjects = None,
-    profile: Annotated[list[str] | None, typer.Option("--profile", "-p", help="Default: all that are claimed.")] = None,
-    level: Annotated[Level, typer.Option(help="smoke verifies nothing; exhaustive adds 2^32 sweeps.")] = Level.STANDARD,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option("--profile", "-p", help="Name, see `refnum profiles`. Default: all that a subject claims."),
+    ] = None,
+    level: Annotated[
+        Level, typer.Option(help="smoke is quick and verifies nothing; exhaustive adds sweeps of 2^32 inputs.")
+    ] = Level.STANDARD,
     seed: Annotated[int, typer.Option(help="Seed of the sampled cases.")] = 0,
-    examples: Annotated[int, typer.Option(min=0, help="Sampled cases a variant.")] = 25,
+    examples: Annotated[int, typer.Option(min=0, help="Sampled cases of each variant.")] = 25,
     data: Annotated[Path | None, typer.Option(help="Judge on the tensors of this file or folder instead.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON on standard output.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
@@ -70,10 +82,14 @@ def check(
         ),
     ] = None,
 ) -> None:
-    """Judge kernels bit for bit against the golden model: the main job."""
+    """Judge kernels bit for bit against the golden model: the main job.
+
+    Exit status: 0 when all is verified, 1 for a mismatch, 2 for a usage error or bad input, 3 when nothing is verified.
+    """
     if controls:
         _work().judge_controls()
         return
+    files.require_place(report)
     if operation == [LAYER]:
         raise typer.Exit(
             _layer_judge()((*(kernels or ()), *(subject or ())), report, json, seed=seed, examples=examples // 5)

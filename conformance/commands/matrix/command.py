@@ -52,6 +52,7 @@ def matrix(
     Exit status: 0 when all differences are documented ones, 1 for a new or a vanished one, 3 when nothing ran. Peers
     that are not on PyPI are found in the folders of $REFNUM_PEERS.
     """
+    files.require_place(json, markdown)
     for name in profile or []:
         get_profile(name)
     started, found = time.monotonic(), engine.Matrix()

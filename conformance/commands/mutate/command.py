@@ -17,7 +17,7 @@ import typer
 from refnum.errors import ArgumentError, FileError, RefnumError
 
 from ...reports import terminal
-from ...reports.files import parse, write_text
+from ...reports.files import parse, require_place, write_text
 from ...reports.gpus import chosen_gpus, smi
 from ...subjects.loading.discover import installed
 from ..options import told
@@ -118,6 +118,7 @@ def run(
     out: Out = None,
 ) -> None:
     """Build and judge mutants; exit status 1 when one survives."""
+    require_place(out)
     sources = _sources(subject)
     if profile:
         sources = replace(sources, profiles=tuple(profile))
@@ -195,6 +196,7 @@ def vectors(
     out: Annotated[Path | None, typer.Option(help="Write the page as Markdown.")] = None,
 ) -> None:
     """List the frozen vectors that alone kill a mutant; without a saved run, run only the vectors."""
+    require_place(json_out, out)
     found = parse(run) if run else _run_on_vectors(subject, file, sample, seed, workers)
     text = _from(run, lambda path: vectors_page(found)) if run else vectors_page(found)
     if json_out is not None:
@@ -221,6 +223,7 @@ def museum(
     out: Annotated[Path | None, typer.Option(help="Write what became of each exhibit as JSON.")] = None,
 ) -> None:
     """Rebuild bugs of public code in our sources and check them; exit status 1 if one is not caught."""
+    require_place(out)
     shown = [e for e in EXHIBITS if any(fnmatchcase(e.name, n) for n in names or ["*"])]
     if not shown:
         raise ArgumentError(f"No exhibit is named {', '.join(names or [])}; see docs/guides/mutation.md.")

@@ -13,7 +13,7 @@ from refnum.errors import ArgumentError
 
 from ....cases.operation import select
 from ....reports import terminal
-from ....reports.files import write_text
+from ....reports.files import require_place, write_text
 from ...options import told
 from . import score
 from .draw import drawn
@@ -43,6 +43,7 @@ def triggers(
     json_out: Annotated[Path | None, typer.Option("--json", help="Write all verdicts as JSON.")] = None,
 ) -> None:
     """Draw kernels that are wrong only under a random condition, and judge them; exit status 1 if one survives."""
+    require_place(json_out)
     names = tuple(one.name for one in select(operation))
     exam = Exam(names, tuple(seed or (0,)), count, level.value, subject, workers, largest)
     marked = list(sit(exam)) if mutant is None else [_one(exam, mutant)]
