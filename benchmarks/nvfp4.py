@@ -24,7 +24,7 @@ from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.operation import OPERATIONS, arguments_of
 from refnum.gpu import ops
 from refnum.gpu.device import plans
-from refnum.gpu.interface.nvfp4 import KERNELS
+from refnum.gpu.interface.nvfp4 import VARIANTS
 from refnum.gpu.ops import hadamard, nvfp4
 from refnum.gpu.ops.rowwise import Grid
 
@@ -57,14 +57,13 @@ def bits(report: dict[str, Any]) -> None:
     """Corners and tensors."""
     calls = [(name, {**arguments_of(case)}, case.label) for name in ("quantize_nvfp4", "dequantize_nvfp4")
              for params in OPERATIONS[name].variants()
-             if params["tile"][0] == 1 and params.get("variant", KERNELS[0]) in KERNELS
-             for case in corner_cases(name, "HOPPER", params) if "rbits" not in case.inputs]  # fmt: skip
+             for case in corner_cases(name, "HOPPER", params)]  # fmt: skip
     rng = np.random.default_rng(3)
     for dtype in (np.uint16, np.float32, np.float16):
         for shape in ((4096, 7168), (1000, 7184), (33, 112)):
             x = rng.standard_normal(shape).astype(np.float32) * np.exp2(rng.integers(-6, 7, (shape[0], 1))).astype("f4")
             x = (x.view(np.uint32) >> 16).astype(np.uint16) if dtype is np.uint16 else x.astype(dtype)
-            for variant in KERNELS:
+            for variant in VARIANTS:
                 for layout in ("bytes", "swizzled"):
                     for amax in (None, np.array([11.7], np.float32)):
                         given = {"x": x, "variant": variant, "tensor_amax": amax, "layout_out": layout}

@@ -12,7 +12,6 @@ from . import emulate, host, ops
 from .device import compile as build
 from .device import driver
 from .device.call import EXPERTS
-from .interface import hadamard
 from .mutation.host import HostSources
 from .mutation.kernels import DeviceSources, EmulatedSources
 from .operations import LAUNCHED, NAMES
@@ -24,10 +23,6 @@ PROFILES = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
 """Profiles of `refnum.PROFILES` whose every field the kernels have (`checks.SUPPORTED`)."""
 FURTHER = {"quantize_mxfp4": ("STOCHASTIC",)}
 """Operation -> further profiles; only this kernel takes random bits."""
-
-
-ROTATED = "hadamard_quantize_nvfp4"
-"""The operation whose kernels lack variants, and random bits, that the golden model has."""
 
 
 def describe_gpu() -> dict[str, str]:
@@ -98,26 +93,12 @@ def available_gpu() -> tuple[bool, str]:
     return ops.available()
 
 
-def supports(operation: str, profile: str, params: Any) -> str:
-    """Return why our kernels do not have a variant of an operation, or an empty text."""
-    if operation != ROTATED or params.get("variant", hadamard.KERNELS[0]) in hadamard.KERNELS:
-        return ""
-    return f"the kernels have the variants {', '.join(hadamard.KERNELS)}"
-
-
 def outside(case: Any) -> str:
-    """Return why a case is outside of what the kernels take, or an empty text: random rotations, too many experts."""
-    if case.operation == ROTATED and ("rbits" in case.inputs or "philox" in case.params):
-        return "the kernels of rotated NVFP4 round to nearest"
+    """Return why a case is outside of what the kernels take, or an empty text: too many experts."""
     splits = case.params.get("splits")
     if "align" not in case.params or not isinstance(splits, list | tuple) or len(splits) <= EXPERTS:
         return ""
     return f"the kernels have room for {EXPERTS} experts"
-
-
-def outside_host(case: Any) -> str:
-    """Return why a case is outside of what the host build takes: as `outside`, but for no count of experts."""
-    return "" if "align" in case.params else outside(case)
 
 
 def _too_large(words: Any, bits: int) -> bool:
@@ -140,7 +121,7 @@ def outside_emulated(case: Any) -> str:
 def subjects() -> list[dict[str, Any]]:
     """Return the declarations of our kernels: a name, operation -> callable, claimed profiles, availability."""
     emulated = emulate.subject_operations(emulate.Emulator())
-    device: dict[str, Any] = {"supports": supports, "outside": outside}
+    device: dict[str, Any] = {"outside": outside}
     there = {**device, "outside": outside_emulated}
     return [
         {
@@ -154,8 +135,6 @@ def subjects() -> list[dict[str, Any]]:
             "describe": host.describe,
             "trace": trace_host,
             "mutable": HostSources,
-            "supports": supports,
-            "outside": outside_host,
         },
         {
             "name": "emulated",

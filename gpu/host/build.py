@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "quantize_nvfp4": (I32, POINTER, I64, I64, I32, POINTER, I32, POINTER, POINTER, POINTER, POINTER),
     "dequantize_nvfp4": (POINTER, POINTER, POINTER, I64, I64, I32, I32, I32, POINTER),
     "hadamard16": (I32, POINTER, I64, I64, I32, U32, I32, I32, POINTER),
-    "hadamard_quantize_nvfp4": (I32, POINTER, I64, I64, I32, U32, I32, POINTER, I32, POINTER, POINTER, POINTER),
+    "hadamard_quantize_nvfp4": (I32, POINTER, I64, I64, I32, U32, I32, POINTER, I32, *(POINTER,) * 4),
     "luq": (I32, POINTER, POINTER, POINTER, I64, POINTER, U32, I32, POINTER, POINTER),
     "dequantize_luq": (POINTER, POINTER, I64, I32, POINTER),
     "radix4": (I32, POINTER, I64, I32, I32, POINTER),

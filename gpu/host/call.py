@@ -90,6 +90,16 @@ class HostCall(Call[Array]):
         self._laid = number, np.empty(shape, U8), stored
         return self._laid[1]
 
+    def drawn_bytes(
+        self, random: Array | None, key: tuple[int, int, int, int] | None, shape: tuple[int, ...]
+    ) -> Array | None:
+        """Return the random bytes of a shape that were given, or those of a key (N13.5); None if there is neither."""
+        if key is None:
+            return random if random is None else np.ascontiguousarray(random, dtype=U8)
+        made = np.empty(shape, U8)
+        self.run("philox_bytes", *key, made.size, made)
+        return made
+
     def run(self, function: str, *arguments: Any) -> None:
         """Call a function of the library; an array among the arguments is given by its address."""
         copies, given = [], []

@@ -1,7 +1,7 @@
 // Rotations of groups of 16, along rows and along columns, and NVFP4 of them (clause N22).
 #include <vector>
 
-#include "common.hpp"
+#include "nvfp4.hpp"
 
 #include "../kernels/hadamard.cuh"
 
@@ -69,10 +69,11 @@ void refnum_hadamard16(int kind, const void* x, int64_t m, int64_t k, int tall, 
     else rotate<8>(groups, signs, order, out);
 }
 
-// `amax` float32 [1], or null for that of the rotated matrix; `out_amax` gets what was used.
+// `amax` float32 [1], or null for that of the rotated matrix; `out_amax` gets what was used. `random`: a byte a code, or
+// null.
 void refnum_hadamard_quantize_nvfp4(int kind, const void* x, int64_t m, int64_t k, int tall, uint32_t signs,
-                                    int rotation, const void* amax, int order, uint8_t* packed, uint8_t* scales,
-                                    uint32_t* out_amax) {
+                                    int rotation, const void* amax, int order, const uint8_t* random,
+                                    uint8_t* packed, uint8_t* scales, uint32_t* out_amax) {
     const Groups groups = {x, m, k, kind, tall};
     const int64_t along = groups.along(), count = groups.lines() * along;
     uint32_t tensor = amax ? tensor_maximum(word_at(amax, 0)) : 0;
@@ -85,17 +86,7 @@ void refnum_hadamard_quantize_nvfp4(int kind, const void* x, int64_t m, int64_t 
         tensor = found > tensor ? found : tensor;
     }
     std::memcpy(out_amax, &tensor, 4);
-    const TensorScale scale = tensor_scale(tensor, order);
-    for (int64_t b = 0; b < count; ++b) {
-        bool odd = false;
-        uint32_t out[2];
-        const uint32_t* words = rotations.data() + GROUP / 2 * b;
-        const uint32_t code = block_code(nvfp4_maximum<BFLOAT16>(words, odd), scale, order);
-        const uint32_t factor = block_factor(code, scale, order);
-        nvfp4_block<BFLOAT16>(words, factor, odd || is_odd_factor(factor), out);
-        scales[b] = (uint8_t)code;
-        std::memcpy(packed + 8 * b, out, 8);
-    }
+    quantize_variant<BFLOAT16>(rotations.data(), groups.lines(), along, 1, tensor, order, random, packed, scales);
 }
 
 }  // extern "C"

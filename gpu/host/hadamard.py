@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..interface import hadamard
-from ..interface.hadamard import Rotated
+from ..interface.hadamard import GROUP, Rotated
 from .call import Array, HostCall, twin
 
 __all__ = ["hadamard16", "hadamard_quantize_nvfp4"]
@@ -20,7 +20,8 @@ def hadamard_quantize_nvfp4(call: HostCall, given: Rotated[Array]) -> None:
     """Rotate and quantise group by group under the tensor's maximum, given or found first."""
     packed, stored, amax = call.arrays
     scales = call.scales_to_write(given.scales, given.layout, stored)
-    rules = given.rotation, given.amax, given.order
+    random = call.drawn_bytes(given.random, given.key, (given.scales[0], GROUP * given.scales[1]))
+    rules = given.rotation, given.amax, given.order, random
     call.run("hadamard_quantize_nvfp4", *_groups(given), *rules, packed, scales, amax)
 
 

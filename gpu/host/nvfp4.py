@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..interface import nvfp4
-from ..interface.call import U8
 from ..interface.nvfp4 import BLOCK, Nvfp4
 from .call import Array, HostCall, twin
 
@@ -17,10 +14,7 @@ def quantize_nvfp4(call: HostCall, given: Nvfp4[Array]) -> None:
     """Quantise block by block under the tensor's maximum, given or found first."""
     m, columns = given.x.shape[0], given.k // BLOCK
     packed, stored, amax = call.arrays
-    random = given.random if given.random is None else np.ascontiguousarray(given.random, dtype=U8)
-    if given.key is not None:
-        random = np.empty(given.x.shape, U8)
-        call.run("philox_bytes", *given.key, random.size, random)
+    random = call.drawn_bytes(given.random, given.key, given.x.shape)
     scales = call.scales_to_write((-(-m // given.tall), columns), given.layout, stored)
     how = given.tall, given.amax, given.order, random
     call.run("quantize_nvfp4", given.kind, given.x, m, columns, *how, packed, scales, amax)

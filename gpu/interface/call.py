@@ -183,11 +183,13 @@ class Call(Generic[A]):
         m, k = view.shape
         return view, self.scales(scales, (-(-m // tall), checks.tiles(k)), view, layout), m, k
 
-    def random_bits(self, rbits: Any, x: A, name: str = "rbits", bits: int = 8) -> A:
-        """Return random words, one unsigned integer below 2**bits for each element of x."""
-        view = self.look(name, rbits)
-        if view.shape != x.shape:
-            raise ShapeError(f"{name} has shape {view.shape}; allowed is that of x, {x.shape}")
+    def random_bits(
+        self, rbits: Any, x: A, name: str = "rbits", bits: int = 8, of_codes: tuple[int, int] | None = None
+    ) -> A:
+        """Return random words, one unsigned integer below 2**bits for each element of x, or of codes of a shape."""
+        view, what = self.look(name, rbits), "that of x" if of_codes is None else "that of the codes"
+        if view.shape != (of_codes or x.shape):
+            raise ShapeError(f"{name} has shape {view.shape}; allowed is {what}, {of_codes or x.shape}")
         self.check_rows(view)
         self.check_beside(view, x)
         self.check_random(name, view, bits)

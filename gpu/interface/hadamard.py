@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, NamedTuple
 
-from refnum.errors import DtypeError, UnsupportedError
+from refnum.errors import ArgumentError, DtypeError
 
 from .. import checks
 from ..checks import KINDS
@@ -17,8 +17,6 @@ SIGNS = 0xD7E8
 AXES = (-1, 0)
 ORDERS = ("exact", "sequential")
 """In the order of `RotationOrder` of the headers."""
-KERNELS = VARIANTS[:3]
-"""Variants of NVFP4 that the kernels have."""
 
 
 class Rotated(NamedTuple, Generic[A]):
@@ -26,7 +24,8 @@ class Rotated(NamedTuple, Generic[A]):
 
     x: floats. signs: the mask. axis: -1 or 0. rotation: the order of its sums, see the headers. wide: whether the
     result is float32. kind: the `FloatKind` of x. scales: rows and columns of the codes' scales. order: of NVFP4's
-    operations. layout: of the scales. amax: the tensor's maximum, None for that of the rotated x.
+    operations. layout: of the scales. amax: the tensor's maximum, None for that of the rotated x. random, key: of
+    stochastic rounding.
     """
 
     x: A
@@ -39,6 +38,8 @@ class Rotated(NamedTuple, Generic[A]):
     order: int = 0
     layout: str = "bytes"
     amax: A | None = None
+    random: A | None = None
+    key: tuple[int, int, int, int] | None = None
 
 
 def hadamard16(
@@ -95,9 +96,9 @@ def hadamard_quantize_nvfp4(
         signs: a mask below 2**16; a set bit negates the element of its number.
         axis: -1, groups along K, or 0, groups along M, whose last one rows of +0 complete.
         order: "exact" or "sequential".
-        variant: "TE", "TE_2_8" or "TORCHAO".
+        variant: an order of float32 operations, as `quantize_nvfp4` takes it.
         tensor_amax: the tensor's largest magnitude, float32 [1]; that of the rotated x if None, found by another pass.
-        rbits, philox: random bits, which the kernels do not take.
+        rbits, philox: random bits of the codes' elements, as `quantize_nvfp4` takes them.
         layout_out: the storage layout of the scales, "bytes" or "swizzled" (N21.6).
         out: the arrays to write.
 
@@ -106,23 +107,22 @@ def hadamard_quantize_nvfp4(
         transpose [K, 16 * ceil(M/16)].
 
     Raises:
-        RefnumError: one of its named kinds for an argument that does not fit or that the kernels do not have.
+        RefnumError: one of its named kinds for an argument that does not fit.
     """
     given = _rotation(call, x, signs, axis, order)
     number = checks.choice("variant", variant, VARIANTS)
-    if number >= len(KERNELS):
-        raise UnsupportedError(f"variant={variant!r}; the kernels have {', '.join(KERNELS)}: use the golden model")
-    if rbits is not None or philox is not None:
-        raise UnsupportedError(
-            "random bits were given; the kernels of rotated NVFP4 round to nearest: use the golden model"
-        )
+    if rbits is not None and philox is not None:
+        raise ArgumentError("rbits and philox were both given; allowed is one of them")
+    key = None if philox is None else checks.philox_key(philox)
     view = given.x
     amax = None if tensor_amax is None else call.weights("tensor_amax", tensor_amax, view, 1, "a tensor has one")
     m, k = view.shape
     lines, length = (m, k) if given.axis else (k, _whole(m))
+    random = None if rbits is None else call.random_bits(rbits, view, of_codes=(lines, length))
     wanted = [((lines, length // 2), U8), stored(lines, length, "layout_out", layout_out), ((1,), F32)]
-    call.outputs(out, wanted, [view] if amax is None else [view, amax])
-    return given._replace(scales=(lines, length // GROUP), order=number, layout=layout_out, amax=amax)
+    call.outputs(out, wanted, [each for each in (view, amax, random) if each is not None])
+    codes = (lines, length // GROUP)
+    return given._replace(scales=codes, order=number, layout=layout_out, amax=amax, random=random, key=key)
 
 
 def _whole(m: int) -> int:

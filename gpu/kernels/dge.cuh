@@ -54,15 +54,6 @@ REFNUM_HD double widened_float(uint32_t magnitude) {
     return bits_double(((uint64_t)magnitude << 29) + ((uint64_t)896 << 52));
 }
 
-// a - b: FADD.
-REFNUM_HD uint32_t subtract_floats(uint32_t a, uint32_t b) {
-#ifdef __CUDA_ARCH__
-    return __float_as_uint(__fsub_rn(__uint_as_float(a), __uint_as_float(b)));
-#else
-    return add_floats(a, b ^ FLOAT_SIGN);
-#endif
-}
-
 REFNUM_HD double magnitude_of(double x) {
 #ifdef __CUDA_ARCH__
     return fabs(x);

@@ -121,7 +121,7 @@ REFNUM_HD uint32_t add_floats(uint32_t a, uint32_t b) {
 #endif
 }
 
-// FADD: bits of a - b, and of a plus or minus the magnitude of b.
+// FADD: bits of a - b.
 REFNUM_HD uint32_t subtract_floats(uint32_t a, uint32_t b) {
 #ifdef __CUDA_ARCH__
     float difference;
@@ -131,6 +131,8 @@ REFNUM_HD uint32_t subtract_floats(uint32_t a, uint32_t b) {
     return add_floats(a, b ^ FLOAT_SIGN);
 #endif
 }
+
+// |x|, which instructions on floats take as it is, while a mask is an instruction of its own.
 REFNUM_HD uint32_t absolute_float(uint32_t x) {
 #ifdef __CUDA_ARCH__
     return __float_as_uint(fabsf(__uint_as_float(x)));

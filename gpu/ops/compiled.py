@@ -35,6 +35,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     ),
     "q_ema_down": ("q_ema",),
     "quantize_nvfp4_variants": ("quantize_nvfp4",),
+    "hadamard_quantize_nvfp4_variants": ("hadamard_quantize_nvfp4",),
     "payload_quantize": ("quantize_payload", "fp8_to_payload"),
     "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
     "permute_sum": ("unpermute",),
@@ -55,10 +56,18 @@ LAID: dict[str, tuple[str, ...]] = {
     "quantize_nvfp4_variants": ("LAYOUT_OUT",),
     "dequantize_nvfp4": ("LAYOUT_IN",),
     "hadamard_quantize_nvfp4": ("LAYOUT_OUT",),
+    "hadamard_quantize_nvfp4_variants": ("LAYOUT_OUT",),
 }
 """Kernel file -> the macros of kernels/memory.cuh that choose its scale layouts, in the order of the two."""
 STORED: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("quantize_nvfp4", "quantize_nvfp4_variants", "dequantize_nvfp4", "hadamard_quantize_nvfp4"), NVFP4_LAYOUTS
+    (
+        "quantize_nvfp4",
+        "quantize_nvfp4_variants",
+        "dequantize_nvfp4",
+        "hadamard_quantize_nvfp4",
+        "hadamard_quantize_nvfp4_variants",
+    ),
+    NVFP4_LAYOUTS,
 )
 """Kernel file -> its scale layouts, where they are not all."""
 CONSTANTS: dict[str, str] = dict.fromkeys(("swiglu_quantize", "swiglu_backward"), silu.SHA256)
@@ -85,11 +94,10 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found |= {order.defines for name, order in orders if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
     found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
-    families = nvfp4.FAMILIES if kernel == "quantize_nvfp4_variants" else ((),)
-    grids = [grid for name, grid in nvfp4.TUNING.items() if name.partition(" ")[0] == kernel]
-    found |= {(*grid.defines, *family) for grid, family in itertools.product(grids, families)}
-    tables = hadamard.TUNING, logarithmic.TUNING, tetrajet.DOWN, estimators.TUNING
-    found |= {grid.defines for table in tables for name, grid in table.items() if name.partition(" ")[0] == kernel}
+    families = nvfp4.FAMILIES if kernel.endswith("nvfp4_variants") else ((),)
+    tables = nvfp4.TUNING, hadamard.TUNING, logarithmic.TUNING, tetrajet.DOWN, estimators.TUNING
+    grids = {grid.defines for table in tables for name, grid in table.items() if name.partition(" ")[0] == kernel}
+    found |= {(*grid, *family) for grid, family in itertools.product(grids, families)}
     found |= {optimisers.GRID.defines} if kernel == optimisers.KERNEL else set()
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from refnum.errors import ShapeError
 
@@ -12,12 +12,14 @@ from ..device.call import DeviceCall
 from ..device.plans import planned
 from ..interface import hadamard
 from ..interface.hadamard import GROUP, Rotated
-from .nvfp4 import Nvfp4Arguments
+from .blocks import key_words
+from .nvfp4 import PLAIN, RANDOM_FIELDS, Nvfp4Arguments, family, random_bits
 from .rowwise import NAMES, layout_defines
 
 __all__ = ["hadamard16", "hadamard_quantize_nvfp4"]
 
 WARP = 32
+A = TypeVar("A", bound="RotationArguments")
 
 
 class Cut(NamedTuple):
@@ -38,8 +40,9 @@ TUNING: dict[str, Cut] = {
     "hadamard16 down": Cut(256, 4, 1024),
     "hadamard_quantize_nvfp4": Cut(256, 22, 1024),
     "hadamard_quantize_nvfp4 down": Cut(128, 8, 768),
+    "hadamard_quantize_nvfp4_variants": Cut(256, 8, 768),
 }
-"""Kernel file, and `down` for its launches on groups along columns -> cut."""
+"""Kernel file, and `down` for its launches on groups along columns if they have another -> cut."""
 
 
 class RotationArguments(Nvfp4Arguments):
@@ -63,6 +66,19 @@ class OwnMaximum(RotationArguments):
     slots = ("x", "out", "out_scales", "out_amax")
 
 
+class GivenVariantArguments(GivenMaximum):
+    """Mirror of `refnum::RotatedVariantArguments` in kernels/hadamard_quantize_nvfp4_variants.cu."""
+
+    values = ("philox", "first_block", key_words)
+    _fields_ = RANDOM_FIELDS
+
+
+class OwnVariantArguments(GivenVariantArguments):
+    """Of a call that finds the maximum itself."""
+
+    slots = OwnMaximum.slots
+
+
 @planned(hadamard.hadamard16, 1)
 def hadamard16(call: DeviceCall, given: Rotated[View]) -> None:
     """Launch the rotation."""
@@ -71,16 +87,31 @@ def hadamard16(call: DeviceCall, given: Rotated[View]) -> None:
     _launch(call, "hadamard16", f"rotate_{NAMES[not given.wide]}", given, arguments)
 
 
-@planned(hadamard.hadamard_quantize_nvfp4, 1, "tensor_amax")
+@planned(hadamard.hadamard_quantize_nvfp4, 1, "tensor_amax", "philox")
 def hadamard_quantize_nvfp4(call: DeviceCall, given: Rotated[View]) -> None:
-    """Launch rotation and quantiser, after a search for the maximum of the rotated tensor where it is not given."""
+    """Launch rotation and quantiser, after a search for the maximum of the rotated tensor where it is not given.
+
+    A call with random bytes in memory has no plan, since those are no plain option.
+    """
     kernel = "hadamard_quantize_nvfp4"
-    arguments = _arguments(GivenMaximum if given.amax else OwnMaximum, given)
-    arguments.out, arguments.out_scales, arguments.out_amax = (view.address for view in call.results)
+    arguments = _filled(GivenMaximum if given.amax else OwnMaximum, call, given)
     if given.amax is None:
         call.launch(kernel, "rotate_nothing", _defines(kernel, given), (1, 1), 1, arguments)
         _launch(call, kernel, "rotate_largest", given, arguments)
-    _launch(call, kernel, "rotate_quantize", given, arguments, least=1 if given.amax else 0)
+    least = 1 if given.amax else 0
+    if given.order < PLAIN and not given.random and not given.key:
+        return _launch(call, kernel, "rotate_quantize", given, arguments, least)
+    varied = _filled(GivenVariantArguments if given.amax else OwnVariantArguments, call, given)
+    random_bits(varied, given.random, given.key)
+    name = f"rotate_variant{'_random' * bool(given.random or given.key)}"
+    _launch(call, f"{kernel}_variants", name, given, varied, least)
+
+
+def _filled(structure: type[A], call: DeviceCall, given: Rotated[View]) -> A:
+    """Return the arguments with the outputs of a call that quantises."""
+    arguments = _arguments(structure, given)
+    arguments.out, arguments.out_scales, arguments.out_amax = (view.address for view in call.results)
+    return arguments
 
 
 def _by_warps(given: Rotated[View]) -> bool:
@@ -88,7 +119,7 @@ def _by_warps(given: Rotated[View]) -> bool:
     return given.kind == 1 and not given.wide
 
 
-def _arguments(structure: type[RotationArguments], given: Rotated[View]) -> RotationArguments:
+def _arguments(structure: type[A], given: Rotated[View]) -> A:
     """Return the arguments without outputs."""
     x = given.x
     m, k = x.shape
@@ -108,11 +139,12 @@ def _arguments(structure: type[RotationArguments], given: Rotated[View]) -> Rota
 
 
 def _cut(kernel: str, given: Rotated[View]) -> Cut:
-    return TUNING[f"{kernel}{' down' * (given.axis == 0)}"]
+    return TUNING.get(f"{kernel}{' down' * (given.axis == 0)}", TUNING[kernel])
 
 
 def _defines(kernel: str, given: Rotated[View]) -> tuple[str, ...]:
-    return (*_cut(kernel, given).defines, *layout_defines(("bytes", given.layout)))
+    orders = family(given.order) if kernel.endswith("_variants") else ()
+    return (*_cut(kernel, given).defines, *orders, *layout_defines(("bytes", given.layout)))
 
 
 def _launch(

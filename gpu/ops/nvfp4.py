@@ -20,14 +20,14 @@ __all__ = ["dequantize_nvfp4", "quantize_nvfp4"]
 PLAIN = nvfp4.VARIANTS.index("MODELOPT")
 """Orders below this one, of blocks of one row and to nearest, have kernels of their own."""
 DRAWN, KEYED = 1, 2
-"""Of `Nvfp4Rounding` in kernels/quantize_nvfp4_variants.cu."""
+"""Of `Nvfp4Rounding` in kernels/nvfp4_table.cuh."""
 WARP, SQUARES = 32, 8
 """Threads that have square blocks side by side, and how many."""
 FAMILIES = tuple((f"FAMILY={place}",) if place else () for place in range(len(nvfp4.VARIANTS) - PLAIN + 1))
 """Macros of the orders below `PLAIN`, and of each that follows."""
 TUNING: dict[str, Grid] = {
     "quantize_nvfp4": Grid(128, 2, 32),
-    "quantize_nvfp4_variants": Grid(128, 2, 16),
+    "quantize_nvfp4_variants": Grid(256, 2, 16),
     "dequantize_nvfp4": Grid(512, 2, 8, stream=1),
     "dequantize_nvfp4 float32": Grid(128, 1, 8, stream=1),
 }
@@ -60,16 +60,19 @@ class Decoded(Nvfp4Arguments):
     slots = ("x", "scales", "amax", "out")
 
 
+RANDOM_FIELDS = [
+    ("random", ctypes.c_void_p), ("random_stride", ctypes.c_int64), ("first_block", ctypes.c_uint64),
+    ("seed_low", ctypes.c_uint32), ("seed_high", ctypes.c_uint32), ("stream", ctypes.c_uint32),
+    ("step", ctypes.c_uint32), ("random_aligned", ctypes.c_uint32), ("rounding", ctypes.c_int32),
+]  # fmt: skip
+"""Mirror of `refnum::RandomBits` in kernels/nvfp4_table.cuh."""
+
+
 class VariantArguments(Nvfp4Arguments):
     """Mirror of `refnum::Nvfp4VariantArguments` in kernels/quantize_nvfp4_variants.cu."""
 
     values = ("philox", "first_block", key_words)
-    _fields_ = [
-        ("random", ctypes.c_void_p), ("random_stride", ctypes.c_int64), ("first_block", ctypes.c_uint64),
-        ("seed_low", ctypes.c_uint32), ("seed_high", ctypes.c_uint32), ("stream", ctypes.c_uint32),
-        ("step", ctypes.c_uint32), ("random_aligned", ctypes.c_uint32), ("flat", ctypes.c_uint32),
-        ("rounding", ctypes.c_int32), ("m", ctypes.c_uint32),
-    ]  # fmt: skip
+    _fields_ = [*RANDOM_FIELDS, ("flat", ctypes.c_uint32), ("m", ctypes.c_uint32)]
 
 
 class OwnVariantArguments(VariantArguments):
@@ -116,14 +119,7 @@ def _variant(call: DeviceCall, given: Nvfp4[View]) -> None:
     if square:
         arguments.per_row = -(-columns // SQUARES)
         arguments.chunks, arguments.per_row_inverse = arguments.rows * arguments.per_row, _inverse(arguments.per_row)
-    if given.random:
-        random = given.random
-        arguments.random, arguments.random_stride, arguments.rounding = random.address, random.strides[0], DRAWN
-        arguments.random_aligned = random.address % BLOCK == 0 and (m == 1 or random.strides[0] % BLOCK == 0)
-    elif given.key:
-        seed, arguments.stream, arguments.step, offset = given.key
-        arguments.first_block, arguments.rounding = offset // PHILOX_BYTES, KEYED
-        arguments.seed_low, arguments.seed_high = seed & 0xFFFFFFFF, seed >> 32
+    random_bits(arguments, given.random, given.key)
     arguments.flat = given.layout == "bytes" and _contiguous([x, *([given.random] if given.random else [])])
     kernel, by = "quantize_nvfp4_variants", bool(given.random or given.key)
     name = f"quantize_nvfp4_variant_{NAMES[given.kind]}{'_square' * square}{'_random' * by}"
@@ -140,6 +136,23 @@ def dequantize_nvfp4(call: DeviceCall, given: Nvfp4[View]) -> None:
     arguments.out = call.results[0].address
     name = f"dequantize_nvfp4_{NAMES[given.kind]}{'_flat' * flat}"
     _launch(call, "dequantize_nvfp4", name, given, arguments)
+
+
+def random_bits(arguments: ctypes.Structure, random: View | None, key: tuple[int, int, int, int] | None) -> None:
+    """Fill `RANDOM_FIELDS` of arguments: bytes in memory, a key, or neither."""
+    if random:
+        arguments.random, arguments.random_stride, arguments.rounding = random.address, random.strides[0], DRAWN
+        whole = random.shape[0] == 1 or random.strides[0] % BLOCK == 0
+        arguments.random_aligned = random.address % BLOCK == 0 and whole
+    elif key:
+        seed, arguments.stream, arguments.step, offset = key
+        arguments.first_block, arguments.rounding = offset // PHILOX_BYTES, KEYED
+        arguments.seed_low, arguments.seed_high = seed & 0xFFFFFFFF, seed >> 32
+
+
+def family(order: int) -> tuple[str, ...]:
+    """Return the macros of the unit that has an order of operations."""
+    return FAMILIES[max(0, order - PLAIN + 1)]
 
 
 def _contiguous(views: Sequence[View]) -> bool:
@@ -167,8 +180,8 @@ def _inverse(per_row: int) -> int:
 
 def _defines(kernel: str, given: Nvfp4[View]) -> tuple[str, ...]:
     layouts = (given.layout, "bytes") if kernel == "dequantize_nvfp4" else ("bytes", given.layout)
-    family = FAMILIES[max(0, given.order - PLAIN + 1)] if kernel == "quantize_nvfp4_variants" else ()
-    return (*_grid(kernel, given).defines, *family, *layout_defines(layouts))
+    orders = family(given.order) if kernel == "quantize_nvfp4_variants" else ()
+    return (*_grid(kernel, given).defines, *orders, *layout_defines(layouts))
 
 
 def _grid(kernel: str, given: Nvfp4[View]) -> Grid:

@@ -1,0 +1,82 @@
+"""Rotated NVFP4 in every variant and rounding: host twin, and launchers on the GPU or the emulated device, against the
+model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import kernel_samples as samples
+import numpy as np
+import pytest
+from variant_machine import equal, launchers, refused
+
+import refnum
+from refnum.errors import ArgumentError, ShapeError
+from refnum.gpu import host
+from refnum.nvfp4_scales import VARIANTS
+
+KEY = (3 << 40 | 5, 2, 9, 64)
+SHAPES = ((1, 32), (33, 96), (16, 16), (40, 592), (130, 24))
+"""The last one for columns alone, whose groups need no whole ones along K; the one before for tiles of a whole warp."""
+MAXIMA = (None, 7.5, 0.0, np.inf, 1e-42, 3e38)
+
+
+@pytest.fixture(scope="module", params=["host", "launched"])
+def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Return (name, *arguments, **options) -> results of a back end."""
+    if request.param == "launched":
+        return launchers()[0]
+    usable, reason = host.available()
+    if not usable:
+        pytest.skip(reason)
+    return lambda name, *given, **options: getattr(host, name)(*given, **options)
+
+
+def inputs(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> np.ndarray[Any, Any]:
+    """Ordinary numbers, rows of other sizes, zeros, and a few that are not finite."""
+    x = samples.floats(rng, *shape, np.float32)
+    x[rng.random(shape) < 0.002] = np.nan
+    x[::7] *= np.float32(2.0**-20)
+    x[:, ::5] = 0
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "drawn", "keyed"])
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_and_rounding(call: Callable[..., Any], variant: str, axis: int, rounding: str) -> None:
+    if rounding == "nearest" and variant in VARIANTS[:3]:
+        pytest.skip("the kernels of tests/gpu/test_ops.py")
+    rng, turns = np.random.default_rng(17), itertools.cycle(MAXIMA)
+    orders = itertools.cycle(("exact", "sequential"))
+    for dtype, shape, layout in itertools.product(
+        (np.float32, samples.BFLOAT16), SHAPES[: 4 if axis else 5], ("bytes", "swizzled")
+    ):
+        x, most = inputs(rng, shape, dtype), next(turns)
+        codes = shape if axis else (shape[1], -(-shape[0] // 16) * 16)
+        bits = {"nearest": {}, "drawn": {"rbits": rng.integers(0, 256, codes).astype(np.uint8)}, "keyed": {"philox": KEY}}
+        amax = None if most is None else np.array([most], np.float32)
+        given = x, 0xD7E8, axis, next(orders), variant, amax
+        more = {"layout_out": layout, **bits[rounding]}
+        want = refnum.hadamard_quantize_nvfp4(*given, **more)
+        equal(want, call("hadamard_quantize_nvfp4", *given, **more), (dtype, shape, layout, most))
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_random_bytes_that_do_not_lie_at_multiples_of_16(call: Callable[..., Any], axis: int) -> None:
+    rng = np.random.default_rng(18)
+    x = samples.floats(rng, 48, 64, np.float32)
+    codes = (48, 64) if axis else (64, 48)
+    rbits = rng.integers(0, 256, (codes[0], codes[1] + 5)).astype(np.uint8)[:, 5:]
+    given = x, 0xD7E8, axis, "exact", "TE", None
+    want = refnum.hadamard_quantize_nvfp4(*given, rbits=np.ascontiguousarray(rbits))
+    equal(want, call("hadamard_quantize_nvfp4", *given, rbits=rbits), axis)
+
+
+def test_refusals(call: Callable[..., Any]) -> None:
+    x, bits = np.ones((33, 32), np.float32), np.zeros((33, 32), np.uint8)
+    refused(ArgumentError, lambda: call("hadamard_quantize_nvfp4", x, rbits=bits, philox=KEY), "both given")
+    refused(ArgumentError, lambda: call("hadamard_quantize_nvfp4", x, variant="NVFP4"), "FOUR_OVER_SIX_MSE")
+    refused(ShapeError, lambda: call("hadamard_quantize_nvfp4", x, axis=0, rbits=bits), r"that of the codes, \(32, 48\)")
