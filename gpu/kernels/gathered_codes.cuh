@@ -13,11 +13,6 @@ struct Gathered {
     __align__(4) uint8_t scales[ACROSS<kind>][GROUPS_DOWN + 4];
 };
 
-// Shared memory of the tiles of a CTA that rotates down columns.
-template <int kind>
-constexpr int DOWN_VECTORS = kind != BFLOAT16 ? 1 : (int)(SQUARES * WARPS * SQUARE_VECTORS) > CTA_VECTORS<2>
-                                 ? (int)(SQUARES * WARPS * SQUARE_VECTORS) : CTA_VECTORS<2>;
-
 // Writes what was gathered, by all threads of the CTA.
 template <int kind>
 __device__ __forceinline__ void put_gathered(const RotationArguments& a, const Corner<kind>& corner,

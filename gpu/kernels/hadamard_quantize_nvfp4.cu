@@ -151,6 +151,9 @@ __device__ __forceinline__ void code_columns(const RotationArguments& a, const C
     columns_rotated<kind>(a, corner, tiles, found);
 }
 template <int kind>
+constexpr int DOWN_VECTORS = kind != BFLOAT16 ? 1 : (int)(SQUARES * WARPS * SQUARE_VECTORS) > CTA_VECTORS<2>
+                                 ? (int)(SQUARES * WARPS * SQUARE_VECTORS) : CTA_VECTORS<2>;
+template <int kind>
 __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     __shared__ uint32_t table[2 * NVFP4_CODES];
     __shared__ uint4 tiles[DOWN_VECTORS<kind>];

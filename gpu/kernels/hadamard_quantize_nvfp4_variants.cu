@@ -64,7 +64,7 @@ template <int kind, bool random>
 __device__ __forceinline__ void quantize_columns(const RotatedVariantArguments& s) {
     const RotationArguments& a = s.rotation;
     __shared__ CodeNumbers table[NVFP4_CODES];
-    __shared__ uint4 tiles[DOWN_VECTORS<kind>];
+    __shared__ uint4 tiles[kind == BFLOAT16 ? CTA_VECTORS<2> : 1];
     __shared__ Gathered<kind> gathered;
     const Corner<kind> corner(a);
     const SharedScale shared(a, table);

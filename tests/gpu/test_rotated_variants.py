@@ -36,18 +36,19 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 def inputs(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> np.ndarray[Any, Any]:
     """Ordinary numbers, rows of other sizes, zeros, and a few that are not finite."""
-    x = samples.floats(rng, *shape, np.float32)
+    x = samples.floats(rng, shape[0], 32 * -(-shape[1] // 32), np.float32)[:, : shape[1]].copy()
+    x[::7] = np.ldexp(x[::7], -20)
     x[rng.random(shape) < 0.002] = np.nan
-    x[::7] *= np.float32(2.0**-20)
     x[:, ::5] = 0
-    return x.astype(dtype)
+    with np.errstate(invalid="ignore"):  # NaN stays one
+        return x.astype(dtype)
 
 
 @pytest.mark.parametrize("rounding", ["nearest", "drawn", "keyed"])
 @pytest.mark.parametrize("axis", [-1, 0])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_and_rounding(call: Callable[..., Any], variant: str, axis: int, rounding: str) -> None:
-    if rounding == "nearest" and variant in VARIANTS[:3]:
+    if rounding == "nearest" and variant in list(VARIANTS)[:3]:
         pytest.skip("the kernels of tests/gpu/test_ops.py")
     rng, turns = np.random.default_rng(17), itertools.cycle(MAXIMA)
     orders = itertools.cycle(("exact", "sequential"))
