@@ -19,6 +19,8 @@ from .rowwise import NAMES, layout_defines
 __all__ = ["hadamard16", "hadamard_quantize_nvfp4"]
 
 WARP = 32
+GATHERED = 32
+"""Groups of a CTA down columns at most: `GROUPS_DOWN` of kernels/rotation_columns.cuh."""
 A = TypeVar("A", bound="RotationArguments")
 
 
@@ -155,7 +157,7 @@ def _launch(
     x = given.x
     if given.axis == 0:
         way, across = "_down", WARP << _by_warps(given)
-        tiles = -(-arguments.k // across) * -(-arguments.per_row // (threads // WARP * unroll))
+        tiles = -(-arguments.k // across) * -(-arguments.per_row // min(threads // WARP * unroll, GATHERED))
     else:
         gaps = arguments.m > 1 and x.strides[0] != arguments.k * x.dtype.itemsize
         way = "_flat" if arguments.aligned and not gaps and given.layout == "bytes" else ""
