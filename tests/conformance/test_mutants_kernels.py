@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import refnum
+from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.commands.mutate import corpus, kernel_questions, kernels_ask
 from refnum.conformance.commands.mutate.forked import STUCK, Ended, call_each_forked, call_forked
@@ -230,15 +231,16 @@ def test_a_run_judges_nothing_where_the_sources_as_they_are_fail(tmp_path: Path)
         list(run(workshop, [Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3")], 1, None, {}, ("5",)))
 
 
-def test_what_our_kernels_declare_not_to_take_is_not_asked_of_a_mutant() -> None:
+def test_what_kernels_declare_not_to_take_is_not_asked_of_a_mutant() -> None:
+    def outside(case: Case) -> str:
+        return "no columns" if case.params.get("axis") == 0 else ""
+
     emulated = next(one for one in installed()[0] if one.name == "emulated")
-    sources, asked = emulated.mutable(), []
+    sources, asked = emulated.mutable(declared={"outside": outside}), []
     workshop = from_dict(sources.subject(sources.root), "a test")
 
     def declared(_number: int, one: kernels_ask.AnyQuestion) -> bool:
-        if isinstance(one, kernel_questions.VariantQuestion) and (
-            emulated.refuses(*one.key) or declines(emulated, one.case)
-        ):
+        if isinstance(one, kernel_questions.VariantQuestion) and declines(workshop, one.case):
             asked.append(one)
         return bool(asked) and asked[-1] is one
 
@@ -250,7 +252,7 @@ def test_what_our_kernels_declare_not_to_take_is_not_asked_of_a_mutant() -> None
 def test_units_are_found_by_what_they_include() -> None:
     workshop = room.DeviceSources()
     names = {unit.name.split()[0] for unit in workshop.units("hadamard.cuh")}
-    assert names == {"hadamard16", "hadamard_quantize_nvfp4"}
+    assert names == {"hadamard16", "hadamard_quantize_nvfp4", "hadamard_quantize_nvfp4_variants"}
     everything = {unit.name.split()[0] for unit in workshop.units("words.cuh")}
     assert everything == {Path(file).stem for file in workshop.files if file.endswith(".cu")}
     assert {unit.operations for unit in workshop.units("layouts.cuh")} >= {("scale layouts",)}

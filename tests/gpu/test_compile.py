@@ -72,10 +72,11 @@ def test_every_kernel_ships() -> None:
     assert {name for name, _, _ in SHIPPED} == set(KERNELS)
 
 
-INDEXED = {"hadamard16": 240, "hadamard_quantize_nvfp4": 272, "dge": 224, "quantize_nvfp4_variants": 64}
+INDEXED = {"hadamard16": 240, "hadamard_quantize_nvfp4": 272, "dge": 224, "quantize_nvfp4_variants": 112,
+           "hadamard_quantize_nvfp4_variants": 256}  # fmt: skip
 """Kernels with arrays in local memory, and their bytes: the limbs of groups of more than 25 binades, with what a thread
-keeps there during the call that sums them, and of slopes beside the middle of two numbers, which are rare; and what the
-codes of a block stand for, where one of two scales is chosen. The most of NVRTC 13.0 and 13.5."""
+keeps there during the call that sums them, and of slopes beside the middle of two numbers, which are rare; and a
+block of NVFP4 that takes the rare path, element by element. The most of NVRTC 13.0 and 13.5."""
 DOWN = {name.partition(" ")[0]: cut.defines for name, cut in hadamard.TUNING.items() if name.endswith(" down")}
 """Kernels whose launches down columns have macros of their own."""
 ESTIMATES = {"dge": r"(lg2|ex2)\.approx\.ftz\.f32"}
@@ -231,7 +232,7 @@ def test_named_errors(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
 
 QUICKLY = ("--Ofast-compile=max",)
 """Without most optimisations, in a fifth of the time; an instruction that an architecture lacks is refused as well."""
-LATER = {"quantize_nvfp4", "quantize_nvfp4_variants", "hadamard_quantize_nvfp4"}
+LATER = {"quantize_nvfp4", "quantize_nvfp4_variants", "hadamard_quantize_nvfp4", "hadamard_quantize_nvfp4_variants"}
 """Kernels that convert to E4M3 by hardware, which sm_80 lacks."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from refnum.conformance.subjects.layout_variants import special_params
 from refnum.conformance.subjects.subject import Subject, arguments_for
 from refnum.gpu import emulate, silu
 from refnum.gpu.device import compile as build
+from refnum.gpu.interface.nvfp4 import LAYOUTS, VARIANTS
 from refnum.gpu.operations import LAUNCHED
 from refnum.gpu.ops import compiled as units
 from refnum.gpu.subjects import FURTHER, subjects, trace_emulated, trace_gpu
@@ -78,6 +80,10 @@ def test_what_the_launchers_compile_is_traced(operation: str, monkeypatch: pytes
     if operation == "quantize_tetrajet":
         for axis in (1, 0):
             subject.operations[operation](np.zeros((64, 32), np.float32), axis, philox=(1, 2, 3))  # samples have none
+    if operation == "hadamard_quantize_nvfp4":  # samples have one variant, and no random bytes
+        x, options = np.zeros((32, 32), np.float32), [{"variant": name} for name in VARIANTS]
+        for option, layout in itertools.product((*options, {"philox": (1, 2, 3)}), LAYOUTS):
+            subject.operations[operation](x, **option, layout_out=layout)
     assert recorder.asked == set(units.units(operation))
     assert (
         recorder.constants == {units.CONSTANTS[operation]} if operation in units.CONSTANTS else not recorder.constants
