@@ -128,7 +128,8 @@ def _reduce(magnitude: np.ndarray, rows: int, last: int) -> np.ndarray:
         padded = np.zeros((height * rows, width * last), magnitude.dtype)
         padded[: magnitude.shape[0], : magnitude.shape[1]] = magnitude
         magnitude = padded
-    return group_max(magnitude.reshape(height, rows, width * last).max(axis=1), last)
+    of_rows = group_max(magnitude, last)
+    return of_rows if rows == 1 else of_rows.reshape(height, rows, width).max(axis=1)
 
 
 @functools.cache
