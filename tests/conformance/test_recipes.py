@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from refnum import philox
 from refnum.conformance.cases import case as cases
-from refnum.conformance.cases.draw import Draw
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.draw import Draw, words
 from refnum.conformance.cases.draw.bits import float_bits
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.recipes import (
@@ -48,6 +49,17 @@ def test_the_golden_model_takes_every_sampled_case(name, params):
         assert case.recipe is not None and case.label == str(case.recipe)
         distributions.add(case.recipe.distribution)
     assert len(distributions) > 2
+
+
+@pytest.mark.parametrize("name", ["swiglu_quantize", "swiglu_backward"])
+def test_draws_of_a_variant_are_kept_for_the_next_one(name):
+    variant = name, "HOPPER", OPERATIONS[name].defaults()
+    words._kept.cache_clear()
+    missed = []
+    for _ in range(2):
+        assert list(corner_cases(*variant)) and list(sampled_cases(*variant, 0, 25))
+        missed.append(words._kept.cache_info().misses)
+    assert missed[0] == missed[1]
 
 
 @pytest.mark.parametrize("name", ["quantize_mxfp4", "fp8_columns", "unpermute", "swiglu_backward"])

@@ -17,7 +17,7 @@ KEPT = 1 << 18
 """Words of the largest draw that is kept: the variants of an operation are asked the same draws one after the other."""
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1024)
 def _kept(count: int, key: philox.Key) -> np.ndarray:
     """Return words on the host, which cannot be written: the next draw under the same key gives them again."""
     words = philox.random_words(count, key.seed, stream=key.stream, step=key.step)
