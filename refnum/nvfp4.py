@@ -203,26 +203,28 @@ def dequantize_nvfp4(
     scales = scales_from_layout(scales, layout_in, -(-m // tall), k // NVFP4_BLOCK)
     tensor = _tensor_amax(packed, tensor_amax)
     out = empty((m, k), np.uint32 if name == "float32" else np.uint16, packed)
+    each = multiply(_factors(tensor, order)[:, None], np.asarray(decode_table(E2M1)[:8], like=packed))
     for rows in row_chunks(packed, k, multiple=tall):
         codes = unpack_nibbles(packed[rows])
-        whole = _to_rows(_block_factor(scales[_block_rows(rows, tall)], tensor, order), codes, tall)
-        wide = _values(codes, whole)
+        wide = _values(codes, _to_rows(scales[_block_rows(rows, tall)], codes, tall), each)
         out[rows] = wide if name == "float32" else to_bfloat16(wide)
     return out.view(OUTPUTS[name])
 
 
-def _block_factor(scales: Array, tensor: Array, order: str) -> Array:
-    """Bits u32 of the number that each block's codes are multiplied by."""
-    decoded = np.take(np.asarray(decode_table(E4M3), like=scales), scales)
+def _factors(tensor: Array, order: str) -> Array:
+    """Bits u32 [256] of the number that the codes of a block with each scale are multiplied by."""
+    decoded = np.asarray(decode_table(E4M3), like=tensor)
     if order == "product":
         return multiply(decoded, divide(tensor, np.full_like(tensor, TOP)))
-    return multiply(multiply(decoded, tensor), np.asarray(_PARTS[order], like=scales))
+    return multiply(multiply(decoded, tensor), np.asarray(_PARTS[order], like=tensor))
 
 
-def _values(codes: Array, factor: Array) -> Array:
-    """Bits u32 of fl(value of each code * the factor of its block); NaN is 0x7FC00000."""
-    each = multiply(factor[..., None], np.asarray(decode_table(E2M1)[:8], like=codes))
+def _values(codes: Array, scales: Array, each: Array) -> Array:
+    """Bits u32 of the number of each code under the scale of its block; NaN is 0x7FC00000.
+
+    each: bits u32 [256, 8], of each scale and magnitude.
+    """
     nibbles = grouped(codes, NVFP4_BLOCK)
-    found = picked(each, nibbles)
+    found = picked(each, scales, nibbles)
     signed = found ^ ((nibbles & np.uint8(8)).astype(np.uint32) << np.uint32(28))
     return np.where((found & _MAGNITUDE) > INF, NAN, signed).reshape(codes.shape)

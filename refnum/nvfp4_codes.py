@@ -28,30 +28,29 @@ def least_inputs(factor: Array, divides: bool) -> Array:
     """
     significand, exponent = normalised(factor)
     far = factor >= INF
-    out = np.empty((7, *factor.shape), dtype=np.uint32, like=factor)
-    for code, bound in enumerate(_BOUNDS, 1):
-        if divides:  # |x| = bound * factor
-            word, place = np.uint64(bound) * significand, exponent - np.int32(150 + 26)
-            exact: Array = np.zeros(factor.shape, dtype=bool, like=factor)
-        else:  # |x| = bound / factor
-            lift = 29 - bound.bit_length()
-            wide = np.uint64(bound << lift << 24)
-            divisor = np.maximum(significand, np.uint64(1))
-            word = wide // divisor
-            exact = word * divisor != wide
-            place = np.int32(150 - 26 - 24 - lift) - exponent
-        out[code - 1] = _upward(word, place, exact, strict=bool(code & 1))
+    each = [-1] + [1] * factor.ndim  # a bound beside each factor
+    bounds = np.asarray(_BOUNDS, dtype=np.uint64, like=factor).reshape(each)
+    strict = np.arange(1, 8, dtype=np.int32, like=factor).reshape(each) & np.int32(1) > np.int32(0)
+    if divides:  # |x| = bound * factor
+        word, place, more = bounds * significand, exponent - np.int32(150 + 26), strict
+    else:  # |x| = bound / factor
+        lift = np.asarray([29 - bound.bit_length() for bound in _BOUNDS], dtype=np.int32, like=factor).reshape(each)
+        wide = bounds << (lift + np.int32(24)).astype(np.uint64)
+        divisor = np.maximum(significand, np.uint64(1))
+        word = wide // divisor
+        more = strict | (word * divisor != wide)
+        place = np.int32(150 - 26 - 24) - lift - exponent
     none, every = (far, factor == np.uint32(0)) if divides else (factor == np.uint32(0), far)
-    return np.where(none, INF, np.where(every, np.uint32(1), out))
+    return np.where(none, INF, np.where(every, np.uint32(1), _upward(word, place, more)))
 
 
-def _upward(word: Array, exponent: Array, more: Array, strict: bool) -> Array:
-    """Bits of the least float32 >= (strict: >) word * 2**exponent, plus something below one unit where `more`."""
+def _upward(word: Array, exponent: Array, more: Array) -> Array:
+    """Bits of the least float32 >= word * 2**exponent, plus something below one unit where `more`."""
     drop = np.maximum(_bit_length(word) - np.int32(24), np.int32(-149) - exponent)
-    place = np.clip(exponent + drop + np.int32(149), np.int32(0), np.int32(254)).astype(np.uint32)
-    shift = np.clip(drop, np.int32(0), np.int32(60)).astype(np.uint64)
+    place = np.minimum(exponent + drop + np.int32(149), np.int32(254)).astype(np.uint32)
+    shift = np.minimum(np.maximum(drop, np.int32(0)), np.int32(60)).astype(np.uint64)
     kept = word >> shift
-    up = more | ((kept << shift) != word) | strict
+    up = more | ((kept << shift) != word)
     return np.minimum((place << np.uint32(23)) + kept.astype(np.uint32) + up.astype(np.uint32), INF)
 
 
@@ -74,9 +73,9 @@ def block_codes(bits: Array, factor: Array, divides: bool) -> Array:
     return codes if invalid is None else np.where(invalid, np.uint8(7), codes)
 
 
-def picked(each: Array, codes: Array) -> Array:
-    """Entry `code & 7` of eight that each block has: [..., 8] and u8 [..., n] -> [..., n]."""
-    place = np.arange(0, each.size, 8, dtype=np.int32, like=each).reshape(codes.shape[:-1])
+def picked(each: Array, scales: Array, codes: Array) -> Array:
+    """Entry `code & 7` of eight that a scale has: [256, 8], scales u8 [...] and codes u8 [..., n] -> [..., n]."""
+    place = scales.astype(np.int32) << np.int32(3)
     return np.take(each.reshape(-1), place[..., None] | (codes & np.uint8(7)))
 
 

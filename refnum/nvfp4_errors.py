@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
-from .arrays import Array
+from .arrays import Array, contiguous, table_like
 from .codec import decode_table
 from .division import divide
 from .formats import E2M1, E4M3
@@ -21,18 +23,22 @@ def row_errors(wide: Array, codes: Array, scales: Array, tensor: Array, error: s
     wide: float32 bits [..., 16]; codes: u8 [..., 16]; scales: E4M3 codes u8 [...]; tensor: bits of the tensor maximum.
     error: `mae` adds |v - x|, `mse` its square, with v = fl(fl(fl(code * s) * amax) / 1536).
     """
-    decoded = np.take(np.asarray(decode_table(E4M3), like=scales), scales)
-    values = np.asarray(decode_table(E2M1)[:8], like=scales)
-    each = multiply(multiply(decoded[..., None], values), tensor)
+    each = multiply(table_like(_products, scales), tensor)
     each = divide(each, np.full_like(each, TOP_OVER_SIX))
-    found = picked(each, codes) | ((codes & np.uint8(8)).astype(np.uint32) << np.uint32(28))
+    found = picked(each, scales, codes) | ((codes & np.uint8(8)).astype(np.uint32) << np.uint32(28))
     apart = subtract(found, wide) & _MAGNITUDE
     if error == "mse":
         apart = multiply(apart, apart)
     total: Array = np.zeros(scales.shape, dtype=np.uint32, like=scales)
-    for lane in range(wide.shape[-1]):
-        total = add_magnitudes(total, apart[..., lane])
+    for lane in contiguous(np.moveaxis(apart, -1, 0)):
+        total = add_magnitudes(total, lane)
     return total
+
+
+@functools.cache
+def _products() -> np.ndarray:
+    """Bits u32 [256, 8] of the product of each E4M3 scale and each magnitude of E2M1."""
+    return np.asarray(multiply(decode_table(E4M3)[:, None], decode_table(E2M1)[:8]))
 
 
 def fold_rows(errors: Array, tall: int) -> Array:
