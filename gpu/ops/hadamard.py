@@ -59,7 +59,7 @@ class RotationArguments(Nvfp4Arguments):
 class GivenMaximum(RotationArguments):
     """Of a call that quantises under a given maximum."""
 
-    slots = ("x", "amax", "out", "out_scales", "out_amax")
+    slots: tuple[str, ...] = ("x", "amax", "out", "out_scales", "out_amax")
 
 
 class OwnMaximum(RotationArguments):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 from refnum.errors import ShapeError
 
@@ -60,7 +61,7 @@ class Decoded(Nvfp4Arguments):
     slots = ("x", "scales", "amax", "out")
 
 
-RANDOM_FIELDS = [
+RANDOM_FIELDS: list[tuple[str, Any]] = [
     ("random", ctypes.c_void_p), ("random_stride", ctypes.c_int64), ("first_block", ctypes.c_uint64),
     ("seed_low", ctypes.c_uint32), ("seed_high", ctypes.c_uint32), ("stream", ctypes.c_uint32),
     ("step", ctypes.c_uint32), ("random_aligned", ctypes.c_uint32), ("rounding", ctypes.c_int32),
