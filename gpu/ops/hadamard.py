@@ -72,7 +72,7 @@ class GivenVariantArguments(GivenMaximum):
     """Mirror of `refnum::RotatedVariantArguments` in kernels/hadamard_quantize_nvfp4_variants.cu."""
 
     values = ("philox", "first_block", key_words)
-    _fields_ = RANDOM_FIELDS
+    _fields_ = [*RANDOM_FIELDS]  # noqa: RUF012 - as ctypes reads it
 
 
 class OwnVariantArguments(GivenVariantArguments):
