@@ -17,6 +17,7 @@ from refnum.errors import ArgumentError, ShapeError
 from refnum.gpu import host
 from refnum.nvfp4_scales import VARIANTS
 
+DTYPES = (np.float32, samples.BFLOAT16)
 KEY = (3 << 40 | 5, 2, 9, 64)
 SHAPES = ((1, 32), (33, 96), (16, 16), (40, 592), (1040, 24))
 """The last one for columns alone: more groups than a CTA has, and a width that rows do not take; the one before for
@@ -25,14 +26,25 @@ MAXIMA = (None, 7.5, 0.0, np.inf, 1e-42, 3e38)
 
 
 @pytest.fixture(scope="module", params=["host", "launched"])
-def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Return (name, *arguments, **options) -> results of a back end."""
+def machine(request: pytest.FixtureRequest) -> tuple[Callable[..., Any], str]:
+    """Return ((name, *arguments, **options) -> results, the name) of a back end."""
     if request.param == "launched":
-        return launchers()[0]
+        return launchers()
     usable, reason = host.available()
     if not usable:
         pytest.skip(reason)
-    return lambda name, *given, **options: getattr(host, name)(*given, **options)
+    return lambda name, *given, **options: getattr(host, name)(*given, **options), "host"
+
+
+@pytest.fixture(scope="module")
+def call(machine: tuple[Callable[..., Any], str]) -> Callable[..., Any]:
+    return machine[0]
+
+
+def kinds(name: str, variant: str) -> list[tuple[Any, str]]:
+    """Return dtypes and layouts: all, or one of a variant on the emulator, which compiles each function in seconds."""
+    every, i = list(itertools.product(DTYPES, ("bytes", "swizzled"))), list(VARIANTS).index(variant)
+    return [every[3 * i % 4]] if name == "emulator" else every
 
 
 def inputs(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> np.ndarray[Any, Any]:
@@ -47,14 +59,15 @@ def inputs(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> np.n
 @pytest.mark.parametrize("rounding", ["nearest", "drawn", "keyed"])
 @pytest.mark.parametrize("axis", [-1, 0])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_and_rounding(call: Callable[..., Any], variant: str, axis: int, rounding: str) -> None:
+def test_every_variant_and_rounding(
+    machine: tuple[Callable[..., Any], str], variant: str, axis: int, rounding: str
+) -> None:
+    call, name = machine
     if rounding == "nearest" and variant in list(VARIANTS)[:3]:
         pytest.skip("the kernels of tests/gpu/test_ops.py")
     rng, turns = np.random.default_rng(17), itertools.cycle(MAXIMA)
     orders = itertools.cycle(("exact", "sequential"))
-    for dtype, shape, layout in itertools.product(
-        (np.float32, samples.BFLOAT16), SHAPES[: 4 if axis else 5], ("bytes", "swizzled")
-    ):
+    for (dtype, layout), shape in itertools.product(kinds(name, variant), SHAPES[: 4 if axis else 5]):
         x, most = inputs(rng, shape, dtype), next(turns)
         codes = shape if axis else (shape[1], -(-shape[0] // 16) * 16)
         drawn = rng.integers(0, 256, codes).astype(np.uint8)
