@@ -77,6 +77,17 @@ def test_the_second_scale_is_taken_where_its_error_is_less() -> None:
     assert (rows != codes["FOUR_OVER_SIX"]).any()
 
 
+@pytest.mark.parametrize("variant", ["FOUR_OVER_SIX", "FOUR_OVER_SIX_MSE"])
+def test_both_scales_give_the_maximum_the_same_number(call: Callable[..., Any], variant: str) -> None:
+    """Six times one scale is four times the other, so the errors are equal to the bit and the first one is taken: a
+    number that is wrong in its last place takes the second."""
+    rng, x = np.random.default_rng(11), np.zeros((16, 256), np.float32)
+    x[:, ::16] = np.exp2(rng.uniform(0, 1, (16, 16)))
+    for most in rng.uniform(8, 16, 30):
+        amax = np.array([most], np.float32)
+        equal(refnum.quantize_nvfp4(x, variant, amax), call("quantize_nvfp4", x, variant, amax), most)
+
+
 @pytest.mark.parametrize("order", ["te", "product", "four_over_six"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_dequantise_squares(call: Callable[..., Any], dtype: str, order: str) -> None:
