@@ -17,7 +17,7 @@ FUNCTIONS = {
     np.where, np.take, np.empty, np.zeros, np.asarray, np.arange, np.concatenate,
     np.broadcast_to, np.clip, np.ascontiguousarray, np.stack, np.transpose, np.reshape, np.max, np.any, np.all,
     np.zeros_like, np.ones_like, np.full_like, np.array, np.ones, np.argsort, np.cumsum, np.bincount, np.unique,
-    np.broadcast_arrays, np.searchsorted, np.sort, np.flatnonzero, np.empty_like,
+    np.broadcast_arrays, np.searchsorted, np.sort, np.flatnonzero, np.empty_like, np.moveaxis,
 }  # fmt: skip
 
 
