@@ -143,7 +143,8 @@ REFNUM_HD void variant_block(const uint32_t* w, const CodeNumbers& code, int ord
     nvfp4_block<kind, BY_INVERSE>(w, code.factor, false, packed, code.inverse);
 }
 
-// Eight ordinary elements by a random byte each, in lanes as in parts.cuh: a product times 2**-14 is exact, or below the last place of a lane.
+// Eight ordinary elements by a random byte each, in lanes as in parts.cuh: a product times 2**-14 is exact, or below the
+// last place of a lane.
 template <int kind, int scaling>
 REFNUM_HD uint32_t random_word(const uint32_t* in, const CodeNumbers& code, const uint32_t* random) {
     constexpr uint32_t none[4] = {};
@@ -183,9 +184,9 @@ REFNUM_HD void random_block(const uint32_t* w, CodeNumbers code, int order, bool
     }
 }
 
-// As `each_error` of a block without NaN or Inf none of whose products reaches 7, under an ordinary code. A product is rounded to
-// E2M1 by adding and subtracting 3 * 2**21 times its binade; a number of a power of two p stands for p * (step + rest), one
-// of three halves of it for half a step more, both exact.
+// As `each_error` of a block without NaN or Inf none of whose products reaches 7, under an ordinary code. A product is
+// rounded to E2M1 by adding and subtracting 3 * 2**21 times its binade; a number of a power of two p stands for
+// p * (step + rest), one of three halves of it for half a step more, both exact.
 template <int kind>
 REFNUM_HD uint32_t ordinary_error(const uint32_t* w, const CodeNumbers& code, int order) {
     constexpr uint32_t above = 0x0B400000;  // from a binade to 3 * 2**21 times it

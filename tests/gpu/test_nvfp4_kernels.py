@@ -10,11 +10,10 @@ from typing import Any
 import kernel_samples as samples
 import numpy as np
 import pytest
-from variant_machine import equal, launchers, refused
+from variant_machine import dtypes_and_layouts, equal, host_or_launched, refused
 
 import refnum
 from refnum.errors import ArgumentError, DtypeError, ShapeError
-from refnum.gpu import host
 from refnum.layouts import scales_to_layout
 from refnum.nvfp4_scales import VARIANTS
 
@@ -29,24 +28,12 @@ MAXIMA = (None, 7.5, 42.0, 0.0, np.inf, np.nan, 1e-42, 3e38)
 
 @pytest.fixture(scope="module", params=["host", "launched"])
 def machine(request: pytest.FixtureRequest) -> tuple[Callable[..., Any], str]:
-    """Return ((name, *arguments, **options) -> results, the name) of a back end."""
-    if request.param == "launched":
-        return launchers()
-    usable, reason = host.available()
-    if not usable:
-        pytest.skip(reason)
-    return lambda name, *given, **options: getattr(host, name)(*given, **options), "host"
+    return host_or_launched(request.param)
 
 
 @pytest.fixture(scope="module")
 def call(machine: tuple[Callable[..., Any], str]) -> Callable[..., Any]:
     return machine[0]
-
-
-def kinds(name: str, variant: str) -> list[tuple[Any, str]]:
-    """Return dtypes and layouts: all, or one of a variant on the emulator, which compiles each function in seconds."""
-    every, i = list(itertools.product(DTYPES, ("bytes", "swizzled"))), list(VARIANTS).index(variant)
-    return [every[(2 * i + i // 3) % 6]] if name == "emulator" else every
 
 
 def random_of(rounding: str, rng: np.random.Generator, shape: tuple[int, int]) -> dict[str, Any]:
@@ -60,7 +47,9 @@ def random_of(rounding: str, rng: np.random.Generator, shape: tuple[int, int]) -
 def test_quantise(machine: tuple[Callable[..., Any], str], variant: str, tile: tuple[int, int], rounding: str) -> None:
     call, name = machine
     rng, turns = np.random.default_rng(7), itertools.cycle(MAXIMA)
-    for (dtype, layout), shape in itertools.product(kinds(name, variant), SHAPES):
+    for (dtype, layout), shape in itertools.product(
+        dtypes_and_layouts(name, DTYPES, list(VARIANTS).index(variant)), SHAPES
+    ):
         x, most = samples.floats(rng, *shape, dtype), next(turns)
         amax = None if most is None else np.array([most], np.float32)
         more = {"layout_out": layout, **random_of(rounding, rng, shape)}

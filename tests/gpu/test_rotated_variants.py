@@ -10,11 +10,10 @@ from typing import Any
 import kernel_samples as samples
 import numpy as np
 import pytest
-from variant_machine import equal, launchers, refused
+from variant_machine import dtypes_and_layouts, equal, host_or_launched, refused
 
 import refnum
 from refnum.errors import ArgumentError, ShapeError
-from refnum.gpu import host
 from refnum.nvfp4_scales import VARIANTS
 
 DTYPES = (np.float32, samples.BFLOAT16)
@@ -27,24 +26,12 @@ MAXIMA = (None, 7.5, 0.0, np.inf, 1e-42, 3e38)
 
 @pytest.fixture(scope="module", params=["host", "launched"])
 def machine(request: pytest.FixtureRequest) -> tuple[Callable[..., Any], str]:
-    """Return ((name, *arguments, **options) -> results, the name) of a back end."""
-    if request.param == "launched":
-        return launchers()
-    usable, reason = host.available()
-    if not usable:
-        pytest.skip(reason)
-    return lambda name, *given, **options: getattr(host, name)(*given, **options), "host"
+    return host_or_launched(request.param)
 
 
 @pytest.fixture(scope="module")
 def call(machine: tuple[Callable[..., Any], str]) -> Callable[..., Any]:
     return machine[0]
-
-
-def kinds(name: str, variant: str) -> list[tuple[Any, str]]:
-    """Return dtypes and layouts: all, or one of a variant on the emulator, which compiles each function in seconds."""
-    every, i = list(itertools.product(DTYPES, ("bytes", "swizzled"))), list(VARIANTS).index(variant)
-    return [every[3 * i % 4]] if name == "emulator" else every
 
 
 def inputs(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> np.ndarray[Any, Any]:
@@ -67,7 +54,9 @@ def test_every_variant_and_rounding(
         pytest.skip("the kernels of tests/gpu/test_ops.py")
     rng, turns = np.random.default_rng(17), itertools.cycle(MAXIMA)
     orders = itertools.cycle(("exact", "sequential"))
-    for (dtype, layout), shape in itertools.product(kinds(name, variant), SHAPES[: 4 if axis else 5]):
+    for (dtype, layout), shape in itertools.product(
+        dtypes_and_layouts(name, DTYPES, list(VARIANTS).index(variant)), SHAPES[: 4 if axis else 5]
+    ):
         x, most = inputs(rng, shape, dtype), next(turns)
         codes = shape if axis else (shape[1], -(-shape[0] // 16) * 16)
         drawn = rng.integers(0, 256, codes).astype(np.uint8)

@@ -44,6 +44,24 @@ def launchers() -> tuple[Callable[..., Any], str]:
     return emulated, "emulator"
 
 
+def host_or_launched(which: str) -> tuple[Callable[..., Any], str]:
+    """Return ((name, *arguments, **options) -> results, the name) of the host build or, for "launched", `launchers`."""
+    if which == "launched":
+        return launchers()
+    from refnum.gpu import host
+
+    usable, reason = host.available()
+    if not usable:
+        pytest.skip(reason)
+    return lambda name, *given, **options: getattr(host, name)(*given, **options), "host"
+
+
+def dtypes_and_layouts(machine: str, dtypes: tuple[Any, ...], number: int) -> list[tuple[Any, str]]:
+    """Return all, or on the emulator, which compiles each function in seconds, one: another for each of six numbers."""
+    every = [(dtype, layout) for layout in ("bytes", "swizzled") for dtype in dtypes]
+    return [every[number % len(every)]] if machine == "emulator" else every
+
+
 def equal(want: Any, got: Any, what: Any) -> None:
     """Compare results, a tuple or one array, by shape and bytes."""
     wants, gots = (r if isinstance(r, tuple) else (r,) for r in (want, got))
