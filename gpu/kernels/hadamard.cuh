@@ -110,6 +110,16 @@ REFNUM_HD uint32_t rounded_sum(bool minus, uint64_t word, int32_t exponent) {
 }
 
 #ifdef __CUDA_ARCH__
+// A quarter of a sum, rounded once: bits of the result's format.
+template <int digits>
+REFNUM_HD uint32_t quarter_of(double sum) {
+    double quarter;  // a zero is +0
+    asm("fma.rn.f64 %0, %1, %2, %3;" : "=d"(quarter) : "d"(sum), "d"(0.25), "d"(0.0));
+    const float cut = digits == 24 ? __double2float_rn(quarter) : __double2float_rz(quarter);
+    const uint32_t odd = __float_as_uint(cut) | (uint32_t)((double)cut != quarter);
+    return digits == 24 ? __float_as_uint(cut) : round_to_bfloat16(odd);
+}
+
 // The sums of a group of at most 25 binades: 24 digits, 25 places and four carries are the 53 digits of a double.
 template <int digits>
 REFNUM_HD void middle_sums(const uint32_t* bits, uint32_t* out) {
@@ -127,13 +137,7 @@ REFNUM_HD void middle_sums(const uint32_t* bits, uint32_t* out) {
         }
     }
     REFNUM_UNROLL
-    for (int i = 0; i < GROUP; ++i) {
-        double quarter;  // a zero is +0
-        asm("fma.rn.f64 %0, %1, %2, %3;" : "=d"(quarter) : "d"(sums[i]), "d"(0.25), "d"(0.0));
-        const float cut = digits == 24 ? __double2float_rn(quarter) : __double2float_rz(quarter);
-        const uint32_t odd = __float_as_uint(cut) | (uint32_t)((double)cut != quarter);
-        out[i] = digits == 24 ? __float_as_uint(cut) : round_to_bfloat16(odd);
-    }
+    for (int i = 0; i < GROUP; ++i) out[i] = quarter_of<digits>(sums[i]);
 }
 #endif
 

@@ -151,9 +151,6 @@ __device__ __forceinline__ void code_columns(const RotationArguments& a, const C
     columns_rotated<kind>(a, corner, tiles, found);
 }
 template <int kind>
-constexpr int DOWN_VECTORS = kind != BFLOAT16 ? 1 : (int)(SQUARES * WARPS * SQUARE_VECTORS) > CTA_VECTORS<2>
-                                 ? (int)(SQUARES * WARPS * SQUARE_VECTORS) : CTA_VECTORS<2>;
-template <int kind>
 __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     __shared__ uint32_t table[2 * NVFP4_CODES];
     __shared__ uint4 tiles[DOWN_VECTORS<kind>];
@@ -167,16 +164,6 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
 }
 
 constexpr uint32_t ABOVE_ONE = 0x3F802000;  // 1 + 2**-10
-__device__ __forceinline__ uint32_t larger_of_sums(uint32_t most, const TileSums& sums) {
-    uint32_t largest[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const uint32_t(&of)[4] = sums[i / 2][i % 2];
-        largest[i] = larger_of_two(larger_of_two(of[0], of[1]), larger_of_two(of[2], of[3]));
-    }
-    const uint32_t first = larger_of_two(largest[0], largest[1]), second = larger_of_two(largest[2], largest[3]);
-    return larger_of_two(most, larger_of_two(first, second));
-}
 
 // The largest magnitude of the rotated matrix, NaN left out, into out_amax: that of the sums is rounded last. A tile
 // whose sums lie far enough below a maximum already known says nothing more, exact or not: sums are right to within

@@ -92,6 +92,32 @@ __device__ __forceinline__ uint32_t own_maximum(const CodeThread& thread, const 
     return permute(both, 0, thread.half);
 }
 
+// The largest magnitude of a thread's sums and of `most`; NaN if one is.
+__device__ __forceinline__ uint32_t larger_of_sums(uint32_t most, const TileSums& sums) {
+    uint32_t largest[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t(&of)[4] = sums[i / 2][i % 2];
+        largest[i] = larger_of_two(larger_of_two(of[0], of[1]), larger_of_two(of[2], of[3]));
+    }
+    const uint32_t first = larger_of_two(largest[0], largest[1]), second = larger_of_two(largest[2], largest[3]);
+    return larger_of_two(most, larger_of_two(first, second));
+}
+
+// Whether all sums of a tile are right by their sizes alone: 4.07 times the largest sum of four groups, which bounds
+// their numbers, is at most 2**24 times the last place of the thread's least number (see above); in float32 a fourth.
+constexpr uint32_t MOST_TIMES = 0x38024000;  // 1.0176 * 2**-15
+constexpr uint32_t MOST_PROVED = 0x7B800000, LEAST_PROVED = 0x0D800000;  // 2**120, 2**-100
+__device__ __forceinline__ bool sizes_decide(int order, const Fragments& w, const TileSums& sums) {
+    uint32_t most = larger_of_sums(0, sums);
+    most = larger_of_two(most, __shfl_xor_sync(~0u, most, 1));
+    most = larger_of_two(most, __shfl_xor_sync(~0u, most, 2));
+    const uint32_t least = least_power(w), share = multiply_floats(most, MOST_TIMES);
+    const uint32_t bound = order == ROTATION_EXACT ? share : multiply_floats(share, FLOAT_FOUR);
+    const bool right = __uint_as_float(bound) <= __uint_as_float(least) && most < MOST_PROVED && least >= LEAST_PROVED;
+    return __all_sync(~0u, right);
+}
+
 // The sums as bfloat16: of the group 8n + lane / 4 two words, of two results each.
 typedef uint32_t RoundedSums[4][2];
 __device__ __forceinline__ void round_sums(const TileSums& sums, RoundedSums& rounded) {

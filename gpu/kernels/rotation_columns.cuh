@@ -165,6 +165,11 @@ __device__ __forceinline__ void get_square(uint32_t piece, uint32_t (&w)[4][4]) 
     }
 }
 
+// Shared memory of a CTA's squares, and of the two tiles a warp that `columns_rotated` takes.
+template <int kind>
+constexpr int DOWN_VECTORS = kind != BFLOAT16 ? 1 : (int)(SQUARES * WARPS * SQUARE_VECTORS) > CTA_VECTORS<2>
+                                 ? (int)(SQUARES * WARPS * SQUARE_VECTORS) : CTA_VECTORS<2>;
+
 // Starts to copy the warp's square of a step, if there is one.
 __device__ __forceinline__ void start_squares(const RotationArguments& a, const Corner<BFLOAT16>& corner,
                                               const Squares& squares, uint32_t warp, uint32_t u) {
@@ -200,7 +205,7 @@ __device__ __forceinline__ void others_rotated(const RotationArguments& a, const
             if (whole || (corner.column + column < a.k && top + i < a.m)) load<2>(p, true, &number);
             words[i / 2] |= number << (16 * (i % 2));
         }
-        rotate_whole(a, tile, words);
+        if (a.rotation != ROTATION_EXACT || !rotated_in_double(a.signs, words)) rotate_whole(a, tile, words);
         found(here, column, words);
     }
 }

@@ -48,13 +48,18 @@ struct TileThread {
     uint32_t matrix[2][2], own, fragment, piece;
 };
 
+// The signs of the terms of sum j, a bit each.
+__device__ __forceinline__ uint32_t signs_of_sum(uint32_t signs, uint32_t j) {
+    return signs ^ (j & 1 ? 0xAAAA : 0) ^ (j & 2 ? 0xCCCC : 0) ^ (j & 4 ? 0xF0F0 : 0) ^ (j & 8 ? 0xFF00 : 0);
+}
+
 __device__ __forceinline__ uint32_t signs_of_pair(uint32_t minus, int i) {
     return kept((minus << (15 - i) & 0x8000) | (minus << (30 - i) & FLOAT_SIGN) | QUARTERS);
 }
 // `tile` is the address of the tile in shared memory. Vectors of neighbours lie so that eight rows fill all banks.
 __device__ __forceinline__ TileThread tile_thread(uint32_t signs, const uint4* tile) {
     const uint32_t lane = threadIdx.x % 32, row = lane >> 2, quarter = lane & 3, output = row >> 1 << 2 | (row & 1);
-    const uint32_t minus = signs ^ (output & 1 ? 0xAAAA : 0) ^ (output & 4 ? 0xF0F0 : 0) ^ (output & 8 ? 0xFF00 : 0);
+    const uint32_t minus = signs_of_sum(signs, output);  // bit 1 of an output is that of the part
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(tile);
     TileThread thread;
 #pragma unroll
@@ -177,6 +182,30 @@ __device__ __noinline__ void rotate_wide_tile(TileThread thread, uint32_t signs,
         put_group(thread.own, part);
     }
     __syncwarp();
+}
+
+// The thread's group, where those of a warp span at most 40 binades each: every sum in double, where no addition
+// rounds, and rounded once. Few instructions many times: what is rarely called for has to be fetched from memory, and
+// unrolled it took longer than all other work of a CTA.
+constexpr int DOUBLES = 40;
+__device__ __forceinline__ bool rotated_in_double(uint32_t signs, uint32_t* words) {
+    const GroupSpan span = group_span<BFLOAT16>(words);
+    if (!__all_sync(~0u, span.top < TOP && span.top - span.low <= DOUBLES)) return false;
+    __align__(16) uint16_t found[GROUP];
+#pragma unroll 1
+    for (uint32_t j = 0; j < GROUP; ++j) {
+        const uint32_t minus = signs_of_sum(signs, j);
+        double sum = 0;
+#pragma unroll
+        for (int i = 0; i < GROUP; ++i) {
+            const uint32_t bits = i % 2 ? words[i / 2] & 0xFFFF0000u : words[i / 2] << 16;
+            sum += (double)__uint_as_float(bits ^ (minus << (31 - i) & FLOAT_SIGN));
+        }
+        found[j] = (uint16_t)quarter_of<8>(sum);
+    }
+#pragma unroll
+    for (int i = 0; i < GROUP; i += 2) words[i / 2] = found[i] | (uint32_t)found[i + 1] << 16;
+    return true;
 }
 
 // The largest number of a group, and the least one, zeros aside, less 1 in its last place: each in both lanes.

@@ -42,7 +42,8 @@ TUNING: dict[str, Cut] = {
     "hadamard16 down": Cut(256, 4, 1024),
     "hadamard_quantize_nvfp4": Cut(256, 22, 1024),
     "hadamard_quantize_nvfp4 down": Cut(128, 8, 768),
-    "hadamard_quantize_nvfp4_variants": Cut(256, 8, 768),
+    "hadamard_quantize_nvfp4_variants": Cut(128, 16, 1024),
+    "hadamard_quantize_nvfp4_variants down": Cut(128, 8, 640),
 }
 """Kernel file, and `down` for its launches on groups along columns if they have another -> cut."""
 

@@ -124,7 +124,7 @@ def _parts(case: Case) -> Iterator[Part]:
                 name: x if name in WHOLE or x.ndim <= axis else _cut(x, axis, start, min(start + step, length), length)
                 for name, x in case.inputs.items()
             },
-            _key(case, start),
+            _key(case, axis, start),
         )
         golden = run_golden(part)
         if layouts.OUT in case.params:
@@ -140,12 +140,16 @@ def _parts(case: Case) -> Iterator[Part]:
         yield Part(part, tuple(places), golden)
 
 
-def _key(case: Case, row: int) -> dict[str, Any]:
-    """Return the key by which the rows from this one on have the random bits that they have in the whole (N13.5)."""
+def _key(case: Case, axis: int, start: int) -> dict[str, Any]:
+    """Return the key by which the results from this row on have the random bits that they have in the whole (N13.5).
+
+    A row of what is cut along columns is a column of the input, filled up to whole groups of 16.
+    """
     if "philox" not in case.params:
         return {}
     seed, stream, step, *offset = case.params["philox"]
-    return {"philox": [seed, stream, step, sum(offset) + row * case.inputs["x"].shape[1]]}
+    rows, columns = case.inputs["x"].shape
+    return {"philox": [seed, stream, step, sum(offset) + start * (-(-rows // 16) * 16 if axis else columns)]}
 
 
 def _cut(x: Array, axis: int, start: int, stop: int, length: int) -> Array:

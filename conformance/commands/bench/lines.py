@@ -139,6 +139,11 @@ _ALL = (
     Line("BF16 -> rotated NVFP4, columns, maximum found", "hadamard_quantize_nvfp4", "tokens",
          {"axis": 0, "input": "bfloat16"}),
     *(
+        Line(f"BF16 -> rotated NVFP4{words}, by key", "hadamard_quantize_nvfp4", "tokens",
+             {"axis": axis, "input": "bfloat16", "random": "keyed", "philox": _KEY}, optional=("tensor_amax",))
+        for words, axis in (("", -1), (", columns", 0))
+    ),
+    *(
         Line(f"{name} -> LUQ", "luq", "tokens", {"input": dtype}, optional=("tensor_amax",))
         for dtype, name in _FLOATS.items() if dtype != "float16"
     ),
