@@ -175,7 +175,7 @@ def test_a_kernel_that_is_spoiled_by_another_of_its_rows_is_told():
     assert verdict("pack_payload", run).outcome is Outcome.MISMATCH
 
 
-def test_second_calls_that_would_take_long_are_left_out_and_that_is_noted(monkeypatch):
+def test_a_busy_machine_makes_no_difference_to_what_is_called_twice(monkeypatch):
     calls = []
 
     def run(packed, scales):
@@ -183,12 +183,11 @@ def test_second_calls_that_would_take_long_are_left_out_and_that_is_noted(monkey
         return refnum.pack_payload(packed, scales)
 
     assert not verdict("pack_payload", run).left_out
-    often = len(calls)
+    often, looks = len(calls), itertools.count()
     calls.clear()
-    monkeypatch.setattr("refnum.conformance.commands.check.structure.SLOW", 0)
-    tally = verdict("pack_payload", run)
-    assert tally.left_out == ["second calls on structural cases, as one takes more than 50 ms"]
-    assert len(calls) < often and tally.outcome is Outcome.PASS
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.06 * next(looks))  # each case takes that long, and is in time
+    assert not verdict("pack_payload", run).left_out
+    assert len(calls) == often
 
 
 def test_answers_that_are_kept_by_the_ends_of_an_input_are_told():

@@ -41,9 +41,6 @@ MOST_AGAIN = 1 << 16
 """Elements of the largest case that is called again, or from two threads."""
 SECONDS, BRIEF_SECONDS = 300, 60
 """Seconds of one subject's calls after which no further structural case is asked: of its first variants, of others."""
-SLOW = 0.05
-"""Seconds that a case takes of a subject that is not called a second time on each."""
-SECOND_CALLS = f"second calls on structural cases, as one takes more than {SLOW * 1000:g} ms"
 FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tuple", "out": "contiguous",
          "splits": "list", "profile": "object", "scalars": "plain", "padding": "zero"}  # fmt: skip
 """The end of a factor of form -> its plain level; None where the plain one has no name."""
@@ -195,10 +192,6 @@ def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str,
     """
     tally, level = engine.tallies[subject.name], asked.row.get("calls")
     if subject.arrays in IMMUTABLE or asked.case.elements > MOST_AGAIN or level not in ("twice", "at once"):
-        return
-    if tally.coverage.seconds > SLOW * max(16, tally.coverage.cases):
-        if SECOND_CALLS not in tally.left_out:
-            tally.left_out.append(SECOND_CALLS)
         return
     start = time.perf_counter()
     seconds = engine.plan.seconds
