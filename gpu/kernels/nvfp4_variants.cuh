@@ -195,16 +195,18 @@ REFNUM_HD uint32_t ordinary_error(const uint32_t* w, const CodeNumbers& code, in
     for (int half = 0; half < 2; ++half) {
         uint32_t x[8];
         float_bits<kind, 4>(w + half * (NVFP4_WORDS<kind> / 2), x);
+        uint32_t apart[8];
         REFNUM_UNROLL
         for (int j = 0; j < 8; ++j) {
             const uint32_t y = multiply_magnitude(x[j], code.factor), binade = y & FLOAT_INF;
             const uint32_t shift = (binade > FLOAT_ONE ? binade : FLOAT_ONE) + above;
             const uint32_t number = subtract_floats(add_floats(y, shift), shift);
             const uint32_t value = multiply_add_floats(number, code.step, multiply_floats(number & FLOAT_INF, code.rest));
-            const uint32_t apart = subtract_floats(value, absolute_float(x[j]));
-            total = order == NVFP4_FOUR_OVER_SIX_MSE ? add_floats(total, multiply_floats(apart, apart))
-                                                     : add_floats(total, absolute_float(apart));
+            apart[j] = absolute_float(subtract_floats(value, absolute_float(x[j])));
+            if (order == NVFP4_FOUR_OVER_SIX_MSE) apart[j] = multiply_floats(apart[j], apart[j]);
         }
+        REFNUM_UNROLL
+        for (int j = 0; j < 8; ++j) total = add_floats(total, apart[j]);
     }
     return total;
 }

@@ -82,8 +82,8 @@ def test_what_the_launchers_compile_is_traced(operation: str, monkeypatch: pytes
             subject.operations[operation](np.zeros((64, 32), np.float32), axis, philox=(1, 2, 3))  # samples have none
     if operation == "hadamard_quantize_nvfp4":  # samples have one variant, and no random bytes
         x, options = np.zeros((32, 32), np.float32), [{"variant": name} for name in VARIANTS]
-        for option, layout in itertools.product((*options, {"philox": (1, 2, 3)}), LAYOUTS):
-            subject.operations[operation](x, **option, layout_out=layout)
+        for option, layout, axis in itertools.product((*options, {"philox": (1, 2, 3)}), LAYOUTS, (-1, 0)):
+            subject.operations[operation](x, axis=axis, **option, layout_out=layout)
     assert recorder.asked == set(units.units(operation))
     assert (
         recorder.constants == {units.CONSTANTS[operation]} if operation in units.CONSTANTS else not recorder.constants
