@@ -12,11 +12,13 @@ from refnum.conformance.cases.corners.arrange import fill, lanes, matrix, rotate
 from refnum.conformance.cases.corners.floats import maximum_blocks
 from refnum.conformance.cases.draw.values import Target
 from refnum.conformance.cases.findings import Finding
-from refnum.conformance.cases.operation import OPERATIONS, arguments_of, run_golden
+from refnum.conformance.cases.operation import OPERATIONS, arguments_of, as_bits, run_golden
 from refnum.conformance.subjects.calls.call import call
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError
 from refnum.formats import BF16, E2M1, FP32
+from refnum.hadamard import SIGNS
+from refnum.nvfp4_scales import VARIANTS as VARIANTS_OF_NVFP4
 
 VARIANTS = [(name, params) for name, operation in OPERATIONS.items() for params in list(operation.variants())[:2]]
 
@@ -240,3 +242,84 @@ def test_corners_tell_a_norm_that_is_compared_with_zero_alone():
             right, wrong = run_golden(case), run_golden(case.with_inputs({"factors": scalars}))
             told |= any((right[name] != wrong[name]).any() for name in right)
     assert told
+
+
+def told_by_corners(operation, kernel, params, profile="HOPPER"):
+    """Whether a kernel, given a case's arguments, differs from the golden model on a corner case."""
+    subject = Subject("k", {operation: kernel})
+    cases = corner_cases(operation, profile, params)
+    return any(
+        not np.array_equal(want, as_bits(got))
+        for case in cases
+        for want, got in zip(run_golden(case).values(), call(subject, case).results, strict=True)
+    )
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("order", ["exact", "sequential"])
+def test_corners_of_rotations_tell_a_sum_that_begins_with_its_first_term(axis, order):
+    def kernel(x, signs=SIGNS, axis=-1, order="exact", dtype="bfloat16"):
+        y = refnum.hadamard16(x, signs, axis, order, dtype)
+        groups = np.signbit(x.astype(np.float32)) if axis else np.signbit(x.astype(np.float32)).T
+        zeros = (x == 0) if axis else (x == 0).T
+        if groups.shape[1] % 16 or not x.size:
+            return y
+        lane = np.arange(16)
+        minus = (np.bitwise_count(lane[:, None] & lane) + (signs >> lane & 1)[:, None]) % 2
+        every = (groups.reshape(len(groups), -1, 16, 1) ^ minus.astype(bool)).all(2)
+        every &= zeros.reshape(len(groups), -1, 16).all(2)[..., None]
+        every = every.reshape(len(groups), -1)
+        y[every if axis else every.T] = -0.0
+        return y
+
+    params = {"axis": axis, "order": order, "dtype": "float32", "input": "float32"}
+    assert told_by_corners("hadamard16", kernel, params)
+
+
+@pytest.mark.parametrize("variant", list(VARIANTS_OF_NVFP4)[1:])
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("order", ["exact", "sequential"])
+def test_corners_of_rotations_tell_a_variant_that_is_ignored(variant, axis, order):
+    def kernel(**keywords):
+        taken = keywords.pop("variant", "TE")
+        return refnum.hadamard_quantize_nvfp4(**keywords, variant="TE" if taken == variant else taken)
+
+    params = {"axis": axis, "order": order, "input": "bfloat16"}
+    assert told_by_corners("hadamard_quantize_nvfp4", kernel, params)
+
+
+@pytest.mark.parametrize("k", [1, 2, 16])
+def test_corners_of_slopes_tell_a_cap_that_is_left_out_below_the_least_slope(k):
+    def kernel(**keywords):
+        slope = 1 / keywords["k"]
+        keywords["cap"] = keywords["cap"] if keywords["k"] != k or keywords["cap"] >= slope else 2.0**100
+        return refnum.dge(**keywords)
+
+    defaults = OPERATIONS["dge"].defaults()
+    assert told_by_corners("dge", kernel, defaults)
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_corners_of_products_tell_subnormal_scales_that_are_flushed(side):
+    def kernel(a, b, **keywords):
+        name = f"{side}_scales"
+        scales = keywords.get(name)
+        if scales is not None and scales.dtype == np.float32:
+            keywords[name] = np.where(np.abs(scales) < np.float32(2.0**-126), np.float32(0), scales)
+        return refnum.matmul_fp8(a, b, **keywords)
+
+    assert told_by_corners("matmul_fp8", kernel, OPERATIONS["matmul_fp8"].defaults())
+
+
+WRONG_KEYS = {
+    "32 bits with a sign": lambda seed, *rest: (seed - (1 << 32) & (1 << 64) - 1 if seed >> 31 == 1 else seed, *rest),
+    "the first stream at step 0": lambda seed, stream, step, *rest: (seed, stream if step else 0, step, *rest),
+}
+
+
+@pytest.mark.parametrize("words", WRONG_KEYS)
+def test_corners_tell_a_key_that_is_read_wrong(words):
+    def kernel(x, profile, philox):
+        return refnum.quantize_mxfp4(x, profile, philox=WRONG_KEYS[words](*philox))
+
+    assert told_by_corners("quantize_mxfp4", kernel, {"input": "float32", "random": "keyed"}, "STOCHASTIC")

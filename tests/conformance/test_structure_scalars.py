@@ -100,6 +100,22 @@ def test_a_right_kernel_keeps_the_contract_on_arrays_of_four_axes_in_every_stora
         assert case.inputs[name].ndim == 4 and called.outcome is Outcome.PASS, (params, storage, called.words)
 
 
+@pytest.mark.parametrize("operation", ["decode_e4m3", "dge", "out_control", "adam_apply"])
+@pytest.mark.parametrize("axes", [1, 3, 4])
+def test_a_kernel_that_takes_arrays_of_so_many_axes_for_contiguous_is_told(operation, axes):
+    def dense(array):
+        if np.ndim(array) != axes:
+            return array
+        steps = array.itemsize * np.cumprod((1, *array.shape[:0:-1]))[::-1]
+        return np.lib.stride_tricks.as_strided(array, array.shape, steps)
+
+    def kernel(**keywords):
+        read = {name: dense(keywords[name]) for name in OPERATIONS[operation].inputs if name != "factors"}
+        return golden(operation)(**{**keywords, **read})
+
+    assert verdict(operation, kernel, rows=lambda row: "form of the array" in row).outcome is Outcome.MISMATCH
+
+
 @pytest.mark.parametrize("moved", [call_with_gaps, call_with_odd_rows, call_with_padded_rows])
 @pytest.mark.parametrize("shape", [(), (5,)])
 def test_a_kernel_that_writes_an_input_without_rows_is_told_and_the_case_keeps_its_data(moved, shape):

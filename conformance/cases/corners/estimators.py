@@ -57,6 +57,9 @@ ones for k of 2 to 16 below 1/2, where every place occurs."""
 CAPS = (2.0**-133, 0.125, 255 * 2.0**92, 2.0**100, 255 * 2.0**120)
 """Caps at both ends, below 1/k, and on both sides of 2**100: only the slope of 0 is above the last ones."""
 
+LOW_CAPS = ((1, 0.5), (2, 0.375), (16, 2.0**-5))
+"""k that variants do not have, among them that without a power, and caps that every slope is above."""
+
 
 def dge(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Both ends and the middle of each interval and the numbers beside them, under any cap; what the encoders have."""
@@ -66,6 +69,8 @@ def dge(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     nearest = beside.reshape(2, -1, 53)[..., 22:27].copy()
     for cap in CAPS:
         yield f"beside each bound and each middle, cap {cap:g}", {"x": as_float(nearest, fmt)}, {"cap": cap}
+    for k, cap in LOW_CAPS:
+        yield f"k {k}, cap {cap:g} below 1/k", {"x": as_float(nearest, fmt)}, {"k": k, "cap": cap}
     if fmt is FP32:
         yield "the numbers beside the middles of results", {"x": as_float(beside_middles(int(params["k"])), fmt)}
         yield "numbers whose slope is beside a middle of results", {"x": as_float(np.array(HARD, np.uint32), fmt)}

@@ -9,6 +9,7 @@ import numpy as np
 
 from refnum.formats import FP32, Format
 from refnum.hadamard import SIGNS
+from refnum.nvfp4_scales import VARIANTS
 
 from ..draw.bits import as_float, word
 from ..draw.values import Target
@@ -22,6 +23,9 @@ Corner = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 MASKS = (SIGNS, 0, 0xFFFF, *(1 << bit for bit in range(16)), 0x8001, 0x1234, 0xD7E9)
 """Signs: the published ones, none, all, each alone, and some without symmetry."""
 SHAPES = ((0, 32), (1, 16), (2, 48), (15, 32), (16, 16), (17, 80), (31, 64), (33, 32), (130, 16), (3, 2064), (1, 7168))
+APART = 0x3A200000
+"""float32 bits of a number that, alone in its group and under the tensor maximum 10, has another scale in `TE_2_8` than
+in `TE`."""
 PLACES = ((0, 1), (3, 11), (15, 4), (8, 7), (5, 10), (14, 2), (6, 9), (13, 12))
 """Lanes of a group in which two terms stand that cancel."""
 
@@ -93,6 +97,13 @@ def heavy_blocks(fmt: Format) -> np.ndarray:
     return (bits if fmt is FP32 else bits >> np.uint32(16)).astype(word(fmt))
 
 
+def lone_zeros(fmt: Format, signs: int) -> np.ndarray:
+    """Groups of zeros under signs: in each, another result has only terms of -0, so that its sum is +0 (N22.2)."""
+    lane = np.arange(16, dtype=np.uint32)
+    odd = np.bitwise_count(lane[:, None] & lane) + (np.uint32(signs) >> lane & 1)
+    return ((odd & 1 ^ 1).astype(np.uint32) << np.uint32(fmt.bits - 1)).astype(word(fmt))
+
+
 def _blocks(fmt: Format) -> Iterator[tuple[str, np.ndarray]]:
     target = Target(fmt, OPERATIONS["hadamard16"].rounds_to.format({}), 16)
     yield "special values in every lane", special_blocks(target)
@@ -117,6 +128,9 @@ def _every(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         yield label, {"x": as_float(laid(cut, axis), fmt)}, {}
     yield "sums of 25 digits above a tie", {"x": as_float(laid(long_blocks(fmt), axis, 16), fmt)}, {"signs": 0}
     yield "fifteen large numbers and a small one", {"x": as_float(laid(heavy_blocks(fmt), axis, 16), fmt)}, {"signs": 0}
+    for signs in MASKS[:2]:
+        zeros = as_float(laid(lone_zeros(fmt, signs), axis, 16), fmt)
+        yield f"sums of zeros, signs {signs:#06x}", {"x": zeros}, {"signs": signs}
     for signs in MASKS:
         yield f"signs {signs:#06x}", {"x": as_float(laid(spread_blocks(fmt, 6, 4), axis, 16), fmt)}, {"signs": signs}
     for number, (rows, columns) in enumerate(SHAPES):
@@ -129,13 +143,19 @@ hadamard16 = _every
 
 
 def hadamard_quantize_nvfp4(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
-    """The same under their own maximum, given maxima of every kind, and random bytes."""
+    """The same under their own maximum, given maxima of every kind, every variant, and random bytes."""
     fmt, axis = target_of(operation, params).input, int(params["axis"])
     blocks = np.concatenate([spread_blocks(fmt, binades, 32) for binades in (3, 12, 30)])
     x = as_float(laid(blocks, axis), fmt)
     yield from _every(operation, params)
     for amax in AMAX:
         yield f"tensor maximum {amax:#010x}", {"x": x, "tensor_amax": one(amax)}, {}
+    told = blocks.copy()
+    told[0] = 0
+    told[0, 0] = APART >> 32 - fmt.bits
+    for variant in list(VARIANTS)[1:]:
+        inputs = {"x": as_float(laid(told, axis), fmt), "tensor_amax": one(AMAX[3])}
+        yield f"variant {variant}", inputs, {"variant": variant}
     shape = x.shape if axis else (x.shape[1], 16)
     dice = _noise(-(-shape[0] * shape[1] // 16), 9).reshape(-1)[: shape[0] * shape[1]]
     rbits = (dice >> np.uint32(24)).astype(np.uint8).reshape(shape)

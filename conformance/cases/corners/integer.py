@@ -154,7 +154,7 @@ def llm_qat(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """The tensors of `sawb`; half steps of each width between fixed ends; vectors of NaN, of Inf, of zeros."""
     yield from sawb(operation, params)
     fmt = target_of(operation, params).input
-    for bits in (2, 3, 4, 8):
+    for bits in range(2, 9):
         most = (1 << bits - 1) - 1 if params["symmetric"] else (1 << bits) - 1
         steps = np.arange(-2 * most if params["symmetric"] else 0, 2 * most + 1) / 2
         line = _beside(steps, 1 if fmt is FP32 else 1 << 16).reshape(1, -1)

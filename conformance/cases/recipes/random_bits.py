@@ -53,11 +53,13 @@ def key_of(seed: int, bits: int) -> list[int]:
     """Return a Philox key for random bits of a width: seed, stream, step and offset.
 
     Most differ in every word, and their offsets lie at both ends and at the carries of the counter; one of `ORDINARY`
-    is as training has them: a small seed, often 0, the first stream, one of the first steps, an offset amid a tensor.
+    is as training has them: a small seed, 0 or one of 32 bits, one of the first streams and steps, an offset amid a
+    tensor.
     """
     if seed % ORDINARY == ORDINARY - 1:
         number = seed // ORDINARY
-        return [number % 1000 if number % 3 else 0, 0, number % 4, 96 * (number % 1000)]
+        drawn = (number % 1000, 0, (number * 0x9E3779B1 | 1 << 31) & (1 << 32) - 1)[number % 3]
+        return [drawn, number % 5 // 2, number % 4, 96 * (number % 1000)]
     mixed = (seed + 1) * 0x9E3779B97F4A7C15
     offsets = (*OFFSETS, last_offset(bits))
     return [

@@ -389,6 +389,6 @@ def _cast_shape(form: str, count: int) -> tuple[int, ...]:
     shapes: dict[str, tuple[int, ...]] = {
         "vector": (count,), "row": (1, count), "column": (count, 1), "matrix": (3, -(-count // 3)),
         "cube": (2, 3, -(-count // 6)), "tall cube": (9, 2, -(-count // 18)),
-        "four axes": (3, 2, 1, -(-count // 6)), "scalar": (),
+        "four axes": (3, 1, 2, -(-count // 6)), "scalar": (),
     }  # fmt: skip
     return shapes[form]

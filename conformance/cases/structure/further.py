@@ -20,7 +20,7 @@ from ..layouts import IN, OUT, PLAIN
 from ..operation import OPERATIONS
 from .blank import LEVELS
 from .covering import Row
-from .factors import ANY_AXES, CASTS, PRODUCTS, RAGGED, ROUTED, UNSIGNED
+from .factors import ANY_AXES, CASTS, LINE_INPUTS, PRODUCTS, RAGGED, ROUTED, UNSIGNED
 from .mixed import CLASSES, LOOSE
 
 BOTH_SIDES = (
@@ -51,6 +51,9 @@ AXES = ("vector", "row", "column", "cube", "tall cube", "four axes")
 AXES_ELEMENTS = (1, 7, 67, 1000, 4099)
 CAST_ELEMENTS = (8200, 40_002, 262_152)
 """Forms of an array whose axes are free, and its elements: those of a step, and of a scalar cast."""
+STORED_AXES, STORED_ELEMENTS = ("vector", "cube", "tall cube", "four axes"), 2520
+STORED = ("element gap", "transposed", "reversed rows", "reversed columns", "row gap", "broadcast columns")
+"""Forms of an array, and its elements, beside storages that forms of a matrix alone would not tell apart."""
 RANDOM_SHAPES = ((1, 32), (3, 96), (33, 160), (17, 1056), (64, 128), (130, 64), (257, 96), (1025, 32), (2049, 32),
                  (1, 8224), (9, 2080))  # fmt: skip
 """Rows and columns beside random bits of each kind."""
@@ -340,6 +343,12 @@ def _routed(operation: str) -> Iterator[Row]:
 
 
 def _axes(operation: str) -> Iterator[Row]:
+    if "factors" in OPERATIONS[operation].inputs or operation in ANY_AXES:
+        names = [name for name in OPERATIONS[operation].inputs if name not in LINE_INPUTS]
+        for place, (axes, storage) in enumerate(itertools.product(STORED_AXES, STORED)):
+            some = names if storage == "transposed" else names[place % len(names) :][:1]
+            forms: Row = {f"{name}.storage": storage for name in some}
+            yield {"elements": STORED_ELEMENTS, "form of the array": axes, **forms}
     if "factors" in OPERATIONS[operation].inputs or operation in ANY_AXES - CASTS:
         for axes, count in itertools.product(AXES, AXES_ELEMENTS):
             yield {"elements": count, "form of the array": axes}
