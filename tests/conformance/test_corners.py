@@ -20,6 +20,7 @@ from refnum.formats import BF16, E2M1, FP32
 from refnum.hadamard import SIGNS
 from refnum.nvfp4_scales import VARIANTS as VARIANTS_OF_NVFP4
 
+F32 = np.float32
 VARIANTS = [(name, params) for name, operation in OPERATIONS.items() for params in list(operation.variants())[:2]]
 
 
@@ -323,3 +324,41 @@ def test_corners_tell_a_key_that_is_read_wrong(words):
         return refnum.quantize_mxfp4(x, profile, philox=WRONG_KEYS[words](*philox))
 
     assert told_by_corners("quantize_mxfp4", kernel, {"input": "float32", "random": "keyed"}, "STOCHASTIC")
+
+
+ORDERS_OF_V = {
+    "as it is": lambda code, s, t: code * s * t / F32(1536),
+    "the code by the rest": lambda code, s, t: code * (s * t / F32(1536)),
+    "by a reciprocal": lambda code, s, t: code * s * t * (1 / F32(1536)),
+    "the maximum by 1536 first": lambda code, s, t: code * s * (t / F32(1536)),
+}
+
+
+def four_over_six_scales(blocks, t, squares, order):
+    """Return the scales that N21.5 chooses for blocks [n, 16], with the factors of v in an order of their own."""
+    p = np.abs(blocks).max(axis=1) / F32(6) * (F32(1536) / t)
+    found = []
+    for scale in (p, F32(1.5) * p):
+        codes = refnum.encode_e4m3(np.minimum(scale, F32(448)))
+        s = refnum.decode_e4m3(codes)[:, None]
+        value = refnum.decode_e2m1(refnum.encode_e2m1(blocks * (1 / (s * (1 / (F32(1536) / t))))))
+        d = ORDERS_OF_V[order](value, s, t) - blocks
+        found.append((codes, np.cumsum(d * d if squares else np.abs(d), axis=1)[:, -1]))
+    (six, more), (four, less) = found
+    return np.where(less < more, four, six)
+
+
+@pytest.mark.parametrize("variant", ["FOUR_OVER_SIX", "FOUR_OVER_SIX_MSE"])
+@pytest.mark.parametrize("order", list(ORDERS_OF_V)[1:])
+@np.errstate(all="ignore")
+def test_corners_of_four_over_six_tell_numbers_of_another_order(variant, order):
+    def kernel(x, tensor_amax=None, rbits=None, **keywords):
+        packed, scales, amax = refnum.quantize_nvfp4(x, tensor_amax=tensor_amax, rbits=rbits, **keywords)
+        if rbits is None and x.size:
+            given = x.reshape(-1, 16), amax[0], variant.endswith("MSE")
+            right = four_over_six_scales(*given, "as it is").reshape(scales.shape)
+            other = four_over_six_scales(*given, order).reshape(scales.shape)
+            scales = np.where(right == scales, other, scales)
+        return packed, scales, amax
+
+    assert told_by_corners("quantize_nvfp4", kernel, {"variant": variant, "tile": [1, 16], "input": "float32"})

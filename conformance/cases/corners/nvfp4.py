@@ -34,6 +34,8 @@ TWICE_ROUNDED = {"te": (0x3FB3E666, 0x3FD8FFFF), "product": (0x3FC1471D, 0x3FB8B
                  "four_over_six": (0x3F906666, 0x3F844924)}  # fmt: skip
 """Order -> tensor maxima under which three times some scale is just above, and just below, the middle of two bfloat16
 numbers that the float32 product is: rounded once and not twice (N21.7), it is the other one."""
+BALANCED, BALANCED_BY = {"mse": (5485, 0x3F88CCD7), "mae": (90, 0xBFA47C09)}, 0x449A5225
+"""Error -> a row of noise and float32 bits of one number in it, found by bisection; the tensor maximum beside them."""
 SHAPES = ((0, 32), (1, 16), (1, 48), (3, 128), (15, 32), (16, 16), (17, 80), (33, 32), (130, 16), (2, 2064), (1, 7168))
 
 
@@ -115,6 +117,16 @@ def close_blocks(error: str) -> np.ndarray:
     return np.take_along_axis(units, lanes, axis=1).astype(np.float32) * np.float32(2.0**-24)
 
 
+def balanced_block(error: str) -> np.ndarray:
+    """A block whose errors lie so close that the other scale has less where v (N21.5) takes its factors in another
+    order, by way of a reciprocal, or is not rounded before x is subtracted."""
+    row, bits = BALANCED[error]
+    block = philox.random_bits((1, 16), 24, seed=22, offset=16 * row).astype(np.int64) - (1 << 23)
+    numbers = block.astype(np.float32) * np.float32(2.0**-20)
+    numbers[0, 5] = one(bits)[0]
+    return numbers
+
+
 def endless_blocks() -> np.ndarray:
     """Blocks of 2^66 and of up to 15 numbers of three quarters of it, which only the scale by 4 holds: the squares of
     the other's errors add up to Inf from some number on."""
@@ -156,6 +168,9 @@ def quantize_nvfp4(operation: str, params: Mapping[str, Any]) -> Iterator[Corner
         if dear:
             x = close_blocks(get_variant(variant).error)
             yield "errors that are equal, or nearly", {"x": x, "tensor_amax": one(0x44C00000)}
+            x = balanced_block(get_variant(variant).error)
+            inputs = {"x": spaced(x) if square else x, "tensor_amax": one(BALANCED_BY)}
+            yield "errors that the order of the factors decides", inputs
             yield "errors beyond float32", {"x": endless_blocks(), "tensor_amax": one(0x60800000)}
     yield "specials, the maximum of the tensor itself", {"x": as_float(matrix(_fixed(fmt)[1][1], 64), fmt)}
     yield from _shapes(fmt)

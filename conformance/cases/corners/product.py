@@ -207,10 +207,10 @@ def _scaled(left: Format, right: Format, order: str) -> Iterator[Corner]:
     zero = np.zeros_like(sides["a"][:2])
     yield "sums of zero, a negative scale", {"a": zero, "b": sides["b"], "a_scales": -tiny, "b_scales": unit}
     low, high = (np.array([[bits]], np.uint32).view(np.float32) for bits in (0x00300001, 0x5E800001))
-    for one, other, name in ((low, high, "a"), (high, low, "b")):
+    for name, left_scale, right_scale in (("a", low, high), ("b", high, low)):
         for rows in (1, 6):
-            scales = {"a_scales": one.repeat(rows, axis=0), "b_scales": other.repeat(rows, axis=0)}
-            yield f"{rows} subnormal scales of {name}", {"a": sides["a"][:6], "b": sides["b"], **scales}
+            given = {"a_scales": left_scale.repeat(rows, axis=0), "b_scales": right_scale.repeat(rows, axis=0)}
+            yield f"{rows} subnormal scales of {name}", {"a": sides["a"][:6], "b": sides["b"], **given}
     for byte in (252, 2):
         scale = np.full((1, 1), byte, np.uint8)
         yield f"scales of byte {byte}", {"a": sides["a"][:8], "b": sides["b"], "a_scales": scale}
