@@ -362,3 +362,14 @@ def test_corners_of_four_over_six_tell_numbers_of_another_order(variant, order):
         return packed, scales, amax
 
     assert told_by_corners("quantize_nvfp4", kernel, {"variant": variant, "tile": [1, 16], "input": "float32"})
+
+
+@pytest.mark.parametrize("operation", ["matmul_fp8", "matmul_bf16"])
+@pytest.mark.parametrize("order", ["promote32", "promote64", "split3", "split2-chain"])
+def test_corners_of_products_tell_an_order_that_is_taken_for_another(operation, order):
+    def kernel(**keywords):
+        defaults = OPERATIONS[operation].defaults()
+        keywords["order"] = defaults["order"] if keywords["order"] == order else keywords["order"]
+        return getattr(refnum, operation)(**keywords)
+
+    assert told_by_corners(operation, kernel, OPERATIONS[operation].defaults())

@@ -193,3 +193,14 @@ def test_scales_of_a_product_without_a_bit_are_asked(name):
     assert not found[name].view(np.uint8).any()
     assert all(found[other] is array for other, array in case.inputs.items() if other != name)
     assert run_golden(case.with_inputs(found))["values"].shape == run_golden(case)["values"].shape
+
+
+def test_a_product_that_loses_the_sign_of_scales_by_block_is_told():
+    def kernel(**keywords):
+        for name in ("a_scales", "b_scales"):
+            scales = keywords.get(name)
+            if scales is not None and scales.dtype == np.float32 and scales.shape[-1] > 1:
+                keywords[name] = np.abs(scales)
+        return golden("matmul_fp8")(**keywords)
+
+    assert verdict("matmul_fp8", kernel, rows=lambda row: "scales as" in row).outcome is Outcome.MISMATCH

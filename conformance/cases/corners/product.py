@@ -14,16 +14,18 @@ from refnum.tiles import tile_count
 from ..draw import CODED, Draw
 from ..draw.coded import Layout
 from ..draw.products import scale_kinds, scales_of_kind, terms_for
+from ..operation import OPERATIONS
 
 Corner = tuple[str, dict[str, np.ndarray]]
 INF, NAN = 0x7F80, 0x7FC0
 """Bits of bfloat16."""
 CODES = np.arange(256, dtype=np.uint8)
+OTHER_ORDERS = ("promote32", "promote64", "split3", "split2-chain")
 LENGTHS = (1, 2, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256, 257, 385, 513)
 SHAPES = ((0, 0), (0, 3), (3, 0), (1, 1), (1, 17), (17, 1), (5, 7))
 
 
-def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Cuts at every distance, cancellation, zeros, NaN and Inf in every lane, lengths, shapes, scales of every kind."""
     left, right = get_format(str(params["a_format"])), get_format(str(params["b_format"]))
     order = str(params["order"])
@@ -44,9 +46,19 @@ def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     for rows, columns in SHAPES:
         yield f"{rows} by {columns}", {"a": finite(left, (rows, 192), 1), "b": finite(right, (columns, 192), 2)}
     yield from _scaled(left, right, order)
+    yield from _orders(operation, params, {"a": finite(left, (4, 600), 7), "b": finite(right, (5, 600), 8)})
 
 
-def matmul_bf16(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def _orders(
+    operation: str, params: Mapping[str, Any], operands: dict[str, np.ndarray]
+) -> Iterator[tuple[str, dict[str, np.ndarray], dict[str, Any]]]:
+    """Orders that no variant has, in the variants of the first one."""
+    if params["order"] == OPERATIONS[operation].params["order"][0]:
+        for order in OTHER_ORDERS:
+            yield f"order {order}", operands, {"order": order}
+
+
+def matmul_bf16(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Cuts at every distance, cancellation, overflow, subnormal sums, NaN and Inf, lengths and shapes."""
     order = str(params["order"])
     k = terms_for(order, 40)
@@ -88,6 +100,7 @@ def matmul_bf16(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     a, b = np.zeros((8, k), np.uint16), np.full((3, k), 0x1A00, np.uint16)
     a[:, 3], b[1], b[2] = 0x1980 + np.arange(8) * 0x40, 0x9A00, 0x9A40
     yield "one product of 2**-151 to 2**-148, of either sign, and zeros", _bf16(a, b)
+    yield from _orders(operation, params, _bf16(near((4, 600), 7), near((5, 600), 8)))
 
 
 def _bf16(a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:

@@ -130,12 +130,13 @@ def scale_bytes(rows: np.ndarray, columns: np.ndarray, seed: int, low: int = 114
 
 
 def scales_as(scales: np.ndarray, name: str, row: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Return E8M0 bytes of an operand's scales, or float32 about as large that are no powers of two, as a row says."""
+    """Return E8M0 bytes of an operand's scales, or float32 about as large of both signs that are no powers of two."""
     level = row.get("scales as", "bytes")
     if level == "bytes" or (level == "float32 beside bytes" and name != "a"):
         return scales
-    fraction = noise(*scales.reshape(-1, scales.shape[-1]).shape, seed + 11).reshape(scales.shape) >> np.uint32(9)
-    return as_float(scales.astype(np.uint32) << np.uint32(23) | fraction, FP32)
+    drawn = noise(*scales.reshape(-1, scales.shape[-1]).shape, seed + 11).reshape(scales.shape)
+    signed = drawn >> np.uint32(9) | drawn << np.uint32(31)
+    return as_float(scales.astype(np.uint32) << np.uint32(23) | signed, FP32)
 
 
 def opaque(shape: tuple[int, int], seed: int) -> np.ndarray:
