@@ -257,3 +257,13 @@ def test_a_parameter_that_the_library_is_not_told_is_unsupported_and_not_written
         library(tmp_path)
         quantizer = from_file(str(tmp_path / "quantizer.toml"))[0].operations["quantize_mxfp4"]
         quantizer(x=x, rbits=np.zeros(x.shape, np.uint8), profile=None)
+
+
+def test_a_file_whose_function_is_named_almost_like_an_operation_is_told_which(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def helper(x): return x\ndef quantise_mxfp4(x): return x\n")
+    with pytest.raises(ArgumentError, match=r"it has helper, quantise_mxfp4 \(quantize_mxfp4 is similar\)\.$"):
+        from_file(str(file))
+    file.write_text("ANSWER = 3\n")
+    with pytest.raises(ArgumentError, match="no function named like an operation; name one"):
+        from_file(str(file))

@@ -150,7 +150,8 @@ def test_one_key_in_four_is_as_training_has_it():
     keys = [key_of(seed, 8) for seed in range(400)]
     small = [key for key in keys if key[0] < 1 << 32]
     assert len(small) >= len(keys) // ORDINARY
-    assert {key[1] for key in small} == {0} and {key[2] for key in small} == {0, 1, 2, 3}
+    assert {key[1] for key in small} == {0, 1, 2} and {key[2] for key in small} == {0, 1, 2, 3}
+    assert any(key[0] >> 31 for key in small) and any(key[1] and not key[2] for key in small)
     assert sum(key[0] == 0 for key in small) > len(small) // 4
     assert any(key[3] and key[3] & (key[3] - 1) and (key[3] + 32) & (key[3] + 31) for key in small)
     for key in (*keys, key_of((1 << 64) - 1, 8)):  # a recipe's seed has 64 bits

@@ -18,7 +18,7 @@ from typing import Any, cast
 import refnum
 from refnum.errors import ArgumentError, FileError
 
-from ...cases.operation import OPERATIONS
+from ...cases.operation import OPERATIONS, near
 from ..named import split
 from ..subject import Subject, from_dict, words_of
 from .declare import declared
@@ -79,12 +79,19 @@ def _subjects_in(module: Any, path: Path, name: str, text: str) -> list[Subject]
         named = {op: getattr(module, op, None) for op in OPERATIONS}
         own = {op: kernel for op, kernel in named.items() if callable(kernel) and kernel is not getattr(refnum, op)}
         if not own:
-            raise ArgumentError(f"{path} has no function named like an operation; name one: {path}:NAME.")
+            written = [name + near(name) for name in _written_in(module)]
+            known = f"; it has {', '.join(written)}" if written else ""
+            raise ArgumentError(f"{path} has no function named like an operation; name one: {path}:NAME{known}.")
         return [Subject(path.stem, own)]
     if not hasattr(module, name):
-        names = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        names = _written_in(module)
         raise ArgumentError(f"{path} has no {name!r}" + (f"; it has {', '.join(names)}." if names else "."))
     return _from_object(getattr(module, name), name, text)
+
+
+def _written_in(module: Any) -> list[str]:
+    """Return the names of what a module defines itself."""
+    return [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
 
 
 def _from_object(value: Any, name: str, origin: str) -> list[Subject]:
