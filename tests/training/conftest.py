@@ -17,11 +17,11 @@ if importlib.util.find_spec("torch") is None:
 
 @pytest.fixture(scope="module")
 def forked_ranks():
-    """Start ranks as forks of a process that has imported torch: each would import it for two seconds and more.
+    """Start ranks with quick products as forks of a process that has imported torch, for two seconds and more.
 
     A fork is as much a process. Its parent is the one that it forks from, which ends when this process does.
     """
-    from layer_ranks import forks
+    from layer_ranks import forks, rank
 
     from refnum.training import spawn
 
@@ -30,5 +30,6 @@ def forked_ranks():
     parent = multiprocessing.forkserver._forkserver._forkserver_pid
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spawn, "processes", types.SimpleNamespace(get_context=lambda method: context))
+        patch.setattr(spawn, "_rank", rank)
         patch.setattr(spawn, "os", types.SimpleNamespace(**{**vars(os), "getpid": lambda: parent}))
         yield
