@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -9,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from . import codec
 from .arrays import float32_bits
-from .codec import value
 from .exact_means import nearest_bits, root_bits
 from .formats import BF16, FP32, Format
 from .softfloat import INF, NAN, SIGN
@@ -26,6 +27,7 @@ _NEAREST = {
     "at": "at the middle of {}, to even", "below": "nearer to the first of {}", "above": "nearer to the second of {}"
 }  # fmt: skip
 """Where a number lies between two others -> the words for it."""
+value = functools.lru_cache(codec.value)  # one step shows and compares the same few numbers ten times
 _INF, _NAN, _SIGN, _MAGNITUDE = int(INF), int(NAN), int(SIGN), 0x7FFFFFFF
 
 
@@ -216,10 +218,8 @@ class Chain:
             code = fmt.max_code if fmt.nan_code is None else fmt.nan_code
             self.say(name, f"NaN: {fields(fmt, code)}", "N2")
             return code
-        negative, integer = bool(a & _SIGN), fmt.kind == "integer"
-        known = ((value(fmt, code), code) for code in range(1 << fmt.bits))
-        numbers = sorted((x, code) for x, code in known if isinstance(x, Fraction)
-                         and (integer or bool(code & fmt.sign_mask) == negative))  # fmt: skip
+        negative = bool(a & _SIGN)
+        numbers = _numbers(fmt, negative)
         ends = numbers[0], numbers[-1]
         if not is_finite(a) or not ends[0][0] <= number(a) <= ends[1][0]:
             code = ends[0 if negative else 1][1]
@@ -249,6 +249,14 @@ class Chain:
     def _special(self, name: str, text: str, bits: int) -> int:
         self.say(name, f"{text} = {_shown(bits)}: 0x{bits:08X}")
         return bits
+
+
+@functools.cache
+def _numbers(fmt: Format, negative: bool) -> list[tuple[Fraction, int]]:
+    """The numbers of a format in order, each with its code; of a float those of one sign."""
+    known = ((value(fmt, code), code) for code in range(1 << fmt.bits))
+    return sorted((x, code) for x, code in known if isinstance(x, Fraction)
+                  and (fmt.kind == "integer" or bool(code & fmt.sign_mask) == negative))  # fmt: skip
 
 
 def _shown(bits: int) -> str:

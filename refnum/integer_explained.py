@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -55,17 +56,23 @@ def _units(magnitude: int) -> int:
     return (magnitude & 0x7FFFFF | 0x800000) << field - 1 if field else magnitude
 
 
+@functools.lru_cache  # of every element that is explained of one tensor
+def _sums(magnitudes: bytes) -> tuple[int, int, int]:
+    """How many float32 magnitudes are finite, their sum and that of their squares, in units of 2**-149 and 2**-298."""
+    finite = [_units(bits) for bits in np.frombuffer(magnitudes, np.uint32).tolist() if is_finite(bits)]
+    return len(finite), sum(finite), sum(x * x for x in finite)
+
+
 def _sawb(arguments: Mapping[str, Any], at: Place) -> Explained:
     codes, scales = sawb(**taken(arguments, "x"))
     chain, own = Chain("N26.1"), bits_at(arguments["x"], at)
     chain.element(x=own)
     every = float32_bits(np.ascontiguousarray(arguments["x"])).reshape(-1) & np.uint32(_MAGNITUDE)
-    finite = [_units(bits) for bits in every.tolist() if is_finite(bits)]
-    clip, count = 0, max(len(finite), 1)
-    if finite:
-        square = chain.round("mean square", Fraction(sum(x * x for x in finite), count << 298))
+    clip, (count, total, squares) = 0, _sums(every.tobytes())
+    if count:
+        square = chain.round("mean square", Fraction(squares, count << 298))
         spread = chain.multiply("12.1 * root", chain.root("root", square), int(FIRST))
-        mean = chain.round("mean magnitude", Fraction(sum(finite), count << 149))
+        mean = chain.round("mean magnitude", Fraction(total, count << 149))
         clip = chain.subtract("clip", spread, chain.multiply("12.2 * mean", mean, int(SECOND)))
         if not 0 < clip < 0x7F800000:
             clip = max(bits for bits in every.tolist() if is_finite(bits))

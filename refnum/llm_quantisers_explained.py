@@ -22,7 +22,6 @@ from .float_steps import (
     is_nan,
     number,
     of,
-    order_of,
     result_bits,
     taken,
 )
@@ -83,9 +82,9 @@ def _qat(arguments: Mapping[str, Any], at: Place) -> Explained:
     chain, own = Chain("N26.8"), bits_at(given["x"], at)
     chain.element(x=own)
     x = float32_bits(np.ascontiguousarray(given["x"]))
-    vector = (x.reshape(-1) if given.get("layerwise", False) else x[at[0]]).tolist()
+    vector = x.reshape(-1) if given.get("layerwise", False) else x[at[0]]
     count = int(given.get("bits", 4))
-    nan = any(is_nan(bits) for bits in vector)
+    nan = is_nan(int((vector & np.uint32(_MAGNITUDE)).max()))
     explained = _symmetric if given.get("symmetric", True) else _asymmetric
     placed, value = explained(chain, vector, nan, own, count)
     code = int(number(placed)) if is_finite(placed) else 0
@@ -94,8 +93,8 @@ def _qat(arguments: Mapping[str, Any], at: Place) -> Explained:
     return chain.steps, agreed({"codes": code & 0xFFFFFFFF, "values": value}, **golden)
 
 
-def _symmetric(chain: Chain, vector: list[int], nan: bool, own: int, count: int) -> tuple[int, int]:
-    top = int(NAN) if nan else max(bits & _MAGNITUDE for bits in vector)
+def _symmetric(chain: Chain, vector: np.ndarray, nan: bool, own: int, count: int) -> tuple[int, int]:
+    top = int(NAN) if nan else int((vector & np.uint32(_MAGNITUDE)).max())
     chain.say("a", f"{'a NaN among' if nan else 'the largest magnitude of'} {len(vector)}: {float_text(top)}")
     most = _whole((1 << count - 1) - 1)
     scale = chain.divide("s", most, chain.add("a + 1e-6", top, int(_SMALL)))
@@ -103,10 +102,11 @@ def _symmetric(chain: Chain, vector: list[int], nan: bool, own: int, count: int)
     return code, chain.divide("values", code, chain.add("s + 1e-6", scale, int(_SMALL)))
 
 
-def _asymmetric(chain: Chain, vector: list[int], nan: bool, own: int, count: int) -> tuple[int, int]:
+def _asymmetric(chain: Chain, vector: np.ndarray, nan: bool, own: int, count: int) -> tuple[int, int]:
     ends = [int(NAN)] * 2
-    if not nan:  # -0 lies below +0
-        ends = [end(vector, key=lambda bits: (order_of(bits), not bits & _SIGN)) for end in (min, max)]
+    if not nan:  # the complement of a negative number's bits is in order; -0 lies below +0
+        order = np.where(vector & np.uint32(_SIGN), ~vector, vector | np.uint32(_SIGN))
+        ends = [int(vector[place]) for place in (order.argmin(), order.argmax())]
     least, top = ends
     chain.say("ends", f"of {len(vector)}{' with a NaN' if nan else ''}: {float_text(least)} and {float_text(top)}")
     spread = chain.add("d", chain.subtract("v - u", top, least), int(_TINY))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from fractions import Fraction
 
 from .codec import value
 from .formats import FP32, Format, magnitude_value
 from .profiles import Profile
+
+_LEAST, _MOST = Fraction(2) ** -1000, Fraction(2) ** 1000
+"""Between these a number is one of float64."""
 
 
 @dataclass(frozen=True)
@@ -19,13 +23,14 @@ class Step:
     clause: str
 
 
+@functools.lru_cache  # one step shows a number several times
 def show(x: Fraction | str, negative: bool = False) -> str:
     """An exact value as a decimal where that is short, else as significand x 2^exponent."""
     if isinstance(x, str):
         return x
     if x == 0:
         return "-0" if negative else "0"
-    number = float(x) if Fraction(2) ** -1000 < abs(x) < Fraction(2) ** 1000 else 0.0
+    number = float(x) if _LEAST < abs(x) < _MOST else 0.0
     text = f"{number:.10g}"
     if number and Fraction(text) == x:
         return text
