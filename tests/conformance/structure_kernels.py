@@ -10,6 +10,8 @@ import refnum
 from refnum.swiglu import silu
 
 KERNELS = {}
+FORMS = {"rows": lambda row: "form shape" in row}
+"""For a kernel that is wrong in a form of a call: what is asked before forms, which it answers, takes seconds."""
 
 
 def kernel(operation, **more):
@@ -38,7 +40,7 @@ def columns_beyond_8192(x, profile):
     return packed, damaged(scales, 0, 256) if x.shape[1] > 8192 else scales
 
 
-@kernel("quantize_mxfp4")
+@kernel("quantize_mxfp4", rows=lambda row: row.get("columns", 0) > 65536)
 def columns_beyond_65536(x, profile):
     packed, scales = refnum.quantize_mxfp4(x, profile)
     return (damaged(packed, 0, 32768) if x.shape[1] > 65536 else packed), scales
@@ -131,14 +133,14 @@ def swizzled_at_129_rows(x, profile, layout_out="bytes"):
     return packed, scales
 
 
-@kernel("quantize_mxfp4")
+@kernel("quantize_mxfp4", **FORMS)
 def memory_order(x, profile):
     if x.ndim == 2 and not x.flags.c_contiguous and x.T.flags.c_contiguous:
         x = x.T.reshape(x.shape)
     return refnum.quantize_mxfp4(x, profile)
 
 
-@kernel("swiglu_quantize")
+@kernel("swiglu_quantize", **FORMS)
 def broadcast_up(gate, up, prob=None, to="fp8", profile="HOPPER"):
     if up.strides[0] == 0 and up.shape[0] > 1:
         up = np.concatenate([up[:1], np.zeros_like(up[1:])])
@@ -259,7 +261,7 @@ def result_read_only(x, overflow="saturate"):
     return codes
 
 
-@kernel("quantize_mxfp4")
+@kernel("quantize_mxfp4", **FORMS)
 def uint16_taken_for_numbers(x, profile):
     return refnum.quantize_mxfp4(x.astype(np.float32) if x.dtype == np.uint16 else x, profile)
 
@@ -272,7 +274,7 @@ def tuple_is_one_expert(packed, scales, splits=None, scale="max"):
     return refnum.mxfp4_to_fp8_columns(packed, scales, splits if isinstance(splits, list) else None, scale)
 
 
-@kernel("permute_pad")
+@kernel("permute_pad", rows=lambda row: row.get("tokens", 0) > 127)
 def row_map_of_int64_only(payload, row_map, splits, align):
     return refnum.permute_pad(payload, row_map & 0x7F if row_map.dtype == np.int16 else row_map, splits, align)
 
@@ -308,7 +310,7 @@ def splits_sorted_in_place(payload, row_map, splits, align):
     return found
 
 
-@kernel("mxfp4_columns")
+@kernel("mxfp4_columns", **FORMS)
 def wrong_default(packed, scales, splits=None, scale="max"):
     return refnum.mxfp4_columns(packed, scales, splits, scale)
 

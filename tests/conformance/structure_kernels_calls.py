@@ -4,7 +4,7 @@ and sizes that few calls have."""
 from __future__ import annotations
 
 import numpy as np
-from structure_kernels import damaged, kernel
+from structure_kernels import FORMS, damaged, kernel
 
 import refnum
 
@@ -23,13 +23,13 @@ def row_indices_of_32_bits_taken_modulo(payload, row_map, splits, align=32):
     return refnum.permute_pad(payload, row_map, splits, align)
 
 
-@kernel("permute_pad")
+@kernel("permute_pad", **FORMS)
 def row_map_of_bytes_misread(payload, row_map, splits, align=32):
     rows, offsets = refnum.permute_pad(payload, row_map, splits, align)
     return damaged(rows, 0, 0) if row_map.itemsize == 1 and rows.size else rows, offsets
 
 
-@kernel("permute_pad")
+@kernel("permute_pad", **FORMS)
 def row_map_of_unsigned_bytes_misread(payload, row_map, splits, align=32):
     rows, offsets = refnum.permute_pad(payload, row_map, splits, align)
     return damaged(rows, 0, 0) if row_map.dtype == np.uint8 and rows.size else rows, offsets
@@ -47,7 +47,7 @@ def all_of_out_is_taken_as_the_first_lies(x, profile, out=None):
     return out
 
 
-@kernel("quantize_mxfp4", profile="OCP")
+@kernel("quantize_mxfp4", profile="OCP", **FORMS)
 def a_profile_known_by_its_identity(x, profile):
     known = next((one for one in refnum.PROFILES.values() if one is profile or one.name == profile), refnum.HOPPER)
     return refnum.quantize_mxfp4(x, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from structure_kernels import damaged, kernel
+from structure_kernels import FORMS, damaged, kernel
 
 import refnum
 
@@ -36,10 +36,10 @@ SPLITS = {
 for words, condition in SPLITS.items():
     run = of_splits(condition)
     run.__name__ = f"splits: {words}"
-    kernel("permute_pad")(run)
+    kernel("permute_pad", rows=lambda row: "splits" in row)(run)
 
 
-@kernel("permute_pad")
+@kernel("permute_pad", **FORMS)
 def align_multiplied_in_bytes(payload, row_map, splits, align=32):
     rows, offsets = refnum.permute_pad(payload, row_map, splits, align)
     narrow = isinstance(align, np.uint8) and rows.size
@@ -88,13 +88,13 @@ def a_ratio_is_changed_in_its_list(dist_w, dist_q, alpha=(16, 1), beta=5, most=(
     return period
 
 
-@kernel("occ")
+@kernel("occ", **FORMS)
 def a_ratio_in_a_tuple_is_the_default(x, alpha=(99, 100), axis="tensor"):
     clamped, *others = refnum.occ(x, alpha, axis)
     return (-clamped if isinstance(alpha, tuple) and alpha == (99, 100) and x.size > 64 else clamped), *others
 
 
-@kernel("matmul_bf16", rows=lambda row: "splits" in row)  # those before them take half a minute
+@kernel("matmul_bf16", rows=lambda row: {"splits", "b.storage"} <= {*row})  # others take half a minute
 def experts_of_b_that_are_turned(a, b, order="chain", out="float32", splits=None):
     values = refnum.matmul_bf16(a, b, order, out, splits)
     turned = b.ndim == 3 and min(b.shape[1:]) > 1 and b.strides[1] < b.strides[2]
