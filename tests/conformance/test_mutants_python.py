@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import json
@@ -251,12 +252,19 @@ def test_a_test_whose_name_has_an_address_is_not_asked_for_no_other_process_find
     assert [name.partition("::")[2] for name in found["tests"]] == ["test_of[1]"]
 
 
+@functools.cache
+def changes(file: str) -> tuple[str, list[Mutant]]:
+    """Return the text of a file and its mutants, of which several reasons speak."""
+    text = (room.ROOT / file).read_text()
+    return text, mutants_of(file, text)
+
+
 @pytest.mark.parametrize("row", room.reasons(), ids=lambda row: f"{row.file}: {row.text}")
 def test_every_reason_is_still_about_something(row: Reason) -> None:
-    text = (room.ROOT / row.file).read_text()
+    text, mutants = changes(row.file)
     for other in row.becomes:
         one = Reason(row.file, row.text, (other,), row.because)
-        assert any(one.covers(mutant, text) for mutant in mutants_of(row.file, text)), other
+        assert any(one.covers(mutant, text) for mutant in mutants), other
     assert len(row.because.split()) > 4
 
 
