@@ -60,19 +60,21 @@ def pytest_addoption(parser):
 
 
 DEAREST = (
-    "gpu/test_emulated_launches", "gpu/test_compile", "docs/test_docs_commands", "conformance/test_structure",
-    "training/test_judge", "gpu/test_columns_orders", "conformance/test_fuzz_structure",
-    "conformance/test_structure_further", "conformance/test_structure_parts", "docs/test_docs_links",
-    "conformance/test_explained_outputs", "conformance/test_mutants_run", "gpu/test_tetrajet_kernels",
-    "training/test_train_command", "conformance/test_peers", "conformance/test_mutants_python",
-    "refnum/test_model_equals_oracle", "conformance/test_shares", "conformance/test_door_hostile",
-    "conformance/test_recipes", "conformance/test_plugin", "conformance/test_fuzz_parts", "vectors/test_verify",
-    "conformance/test_coverpoints", "conformance/test_storage", "conformance/test_vanishing", "test_contributing",
-    "training/test_witness", "conformance/test_doors", "conformance/test_structure_company",
-    "conformance/test_mutants_kernels", "conformance/test_fuzz_planted", "conformance/test_structure_mixed",
-    "training/test_layer_golden", "conformance/test_init", "gpu/test_payload_emulated", "gpu/test_swiglu_emulated",
-    "clean_room/test_clean_room", "conformance/test_contracts", "conformance/test_api", "conformance/test_cli",
-    "conformance/test_museum", "conformance/test_strangers", "refnum/test_oscillation", "refnum/test_tetrajet_v2",
+    "gpu/test_emulated_launches", "gpu/test_compile", "docs/test_docs_commands", "conformance/test_structure_further",
+    "conformance/test_structure_parts", "conformance/test_structure", "training/test_judge",
+    "conformance/test_fuzz_structure", "docs/test_docs_links", "conformance/test_mutants_python", "vectors/test_verify",
+    "conformance/test_plugin", "conformance/test_recipes", "refnum/test_model_equals_oracle", "conformance/test_peers",
+    "gpu/test_columns_orders", "conformance/test_explained_outputs", "conformance/test_door_hostile",
+    "training/test_train_command", "conformance/test_fuzz_parts", "conformance/test_shares",
+    "conformance/test_mutants_run", "gpu/test_tetrajet_kernels", "conformance/test_coverpoints",
+    "conformance/test_storage", "conformance/test_vanishing", "test_contributing", "training/test_witness",
+    "conformance/test_doors", "conformance/test_structure_company", "conformance/test_mutants_kernels",
+    "conformance/test_fuzz_planted", "conformance/test_structure_mixed", "training/test_layer_golden",
+    "conformance/test_init", "gpu/test_payload_emulated", "gpu/test_swiglu_emulated", "clean_room/test_clean_room",
+    "conformance/test_contracts", "conformance/test_api", "conformance/test_cli", "conformance/test_museum",
+    "conformance/test_strangers", "refnum/test_oscillation", "refnum/test_tetrajet_v2",
+    "conformance/test_structure_grouped", "conformance/test_structure_numbers", "refnum/test_explain_products",
+    "conformance/test_structure_scalars", "conformance/test_structure_turns",
 )  # fmt: skip
 """Files of ten seconds of processor time and more, what they compile included: they start first, so that no process is
 left with one alone."""
