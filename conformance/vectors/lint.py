@@ -11,9 +11,6 @@ from typing import Any
 
 import jsonschema
 import jsonschema.exceptions
-import referencing
-import referencing.exceptions
-import referencing.jsonschema
 
 from refnum.errors import ProfileError
 from refnum.profiles import get_profile
@@ -25,9 +22,9 @@ from .record import array_record, canonical, profile_record, vector_id
 
 _BROKEN_SCHEMA = (
     jsonschema.exceptions.SchemaError,
-    referencing.exceptions.Unresolvable,
     AttributeError,
     LookupError,
+    RecursionError,
     TypeError,
     ValueError,
 )
@@ -78,11 +75,27 @@ def _validator(folder: str, kind: str) -> jsonschema.Draft202012Validator:
     schemas = {path.name: read_document(path) for path in sorted((Path(folder) / "schema").glob("*.schema.json"))}
     if f"{kind}.schema.json" not in schemas:
         raise VectorFileError(f"{folder} has no schema/{kind}.schema.json.")
-    make = referencing.jsonschema.DRAFT202012.create_resource
     for schema in schemas.values():
         jsonschema.Draft202012Validator.check_schema(schema)
-    registry: Any = referencing.Registry().with_resources((name, make(s)) for name, s in schemas.items())
-    return jsonschema.Draft202012Validator(schemas[f"{kind}.schema.json"], registry=registry)
+    own = schemas[f"{kind}.schema.json"]
+    return jsonschema.Draft202012Validator(_without_references(own, own, schemas))
+
+
+def _without_references(part: Any, own: Any, schemas: Mapping[str, Any]) -> Any:
+    """Return a part of a schema with what its references name in their places: finding it at each use takes long."""
+    if isinstance(part, list):
+        return [_without_references(one, own, schemas) for one in part]
+    if not isinstance(part, dict):
+        return part
+    rest = {name: _without_references(one, own, schemas) for name, one in part.items() if name != "$ref"}
+    if "$ref" not in part:
+        return rest
+    file, _, pointer = part["$ref"].partition("#")
+    own = found = schemas[file] if file else own
+    for name in pointer.split("/")[1:]:
+        found = found[name]
+    found = _without_references(found, own, schemas)
+    return {**rest, "allOf": [*rest.get("allOf", ()), found]} if rest else found
 
 
 def _require_canonical(folder: Path, file: str, document: Mapping[str, Any]) -> None:
