@@ -73,8 +73,11 @@ DEAREST = (
     "conformance/test_init", "gpu/test_payload_emulated", "gpu/test_swiglu_emulated", "clean_room/test_clean_room",
     "conformance/test_contracts", "conformance/test_api", "conformance/test_cli", "conformance/test_museum",
     "conformance/test_strangers", "refnum/test_oscillation", "refnum/test_tetrajet_v2",
-    "conformance/test_structure_grouped", "conformance/test_structure_numbers", "refnum/test_explain_products",
-    "conformance/test_structure_scalars", "conformance/test_structure_turns",
+    "conformance/test_structure_scalars", "conformance/test_structure_grouped",
+    "conformance/test_strangers_campaigns", "conformance/test_controls", "conformance/test_replay_command",
+    "conformance/test_structure_numbers", "conformance/test_guests_compiled", "conformance/test_run",
+    "conformance/test_replay", "conformance/test_fuzz_kill", "refnum/test_explain_products",
+    "conformance/test_structure_turns",
 )  # fmt: skip
 """Files of ten seconds of processor time and more, what they compile included: they start first, so that no process is
 left with one alone."""
