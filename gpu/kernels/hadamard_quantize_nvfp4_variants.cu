@@ -91,6 +91,10 @@ __device__ __forceinline__ void quantize_columns(const RotatedVariantArguments& 
     const Corner<kind> corner(a);
     start_columns(a, corner, tiles);  // on the way while the table is made
     const SharedScale shared(a, table);
+    const auto ask = [&](uint32_t group, uint32_t column, uint32_t (&drawn)[4]) {
+        if (corner.column + column < a.k) ask_bytes<random>(s, corner.column + column, corner.group + group, drawn);
+    };
+    // Of columns behind the last too, which are zeros.
     const auto put = [&](uint32_t group, uint32_t column, const uint32_t* words, uint32_t (&drawn)[4]) {
         uint32_t packed[2];
         gathered.scales[column][group] = (uint8_t)quantize_group<random>(
@@ -98,9 +102,8 @@ __device__ __forceinline__ void quantize_columns(const RotatedVariantArguments& 
         gathered.codes[group][column] = make_uint2(packed[0], packed[1]);
     };
     const auto found = [&](uint32_t group, uint32_t column, const uint32_t* words) {
-        if (corner.column + column >= a.k) return;
         uint32_t drawn[4] = {};
-        ask_bytes<random>(s, corner.column + column, corner.group + group, drawn);
+        ask(group, column, drawn);
         put(group, column, words, drawn);
     };
     if constexpr (kind == BFLOAT16) {
@@ -109,14 +112,13 @@ __device__ __forceinline__ void quantize_columns(const RotatedVariantArguments& 
                                const TileSums& sums) {
             uint32_t words[GROUP / 2], drawn[4] = {};
             const uint32_t here = column + threadIdx.x % WARP;
-            const bool exists = corner.column + here < a.k;
-            if (exists) ask_bytes<random>(s, corner.column + here, corner.group + group, drawn);
+            ask(group, here, drawn);
             if (!sizes_decide(a.rotation, w, sums)) {
                 own(words);
                 if (!sums_decide(a.rotation, words, sums)) return false;
             }
             gather_group(result, sums, words);
-            if (exists) put(group, here, words, drawn);
+            put(group, here, words, drawn);
             return true;
         };
         if (a.aligned) {

@@ -56,7 +56,8 @@ def test_groups_of_no_ordinary_size(variant, axis):
 
 @pytest.mark.parametrize("axis", [-1, 0])
 @pytest.mark.parametrize("order", ["exact", "sequential"])
-def test_wide_groups_beside_ordinary_ones(order, axis):
+@pytest.mark.parametrize("variant", ["TE", "MODELOPT"])
+def test_wide_groups_beside_ordinary_ones(variant, order, axis):
     """Rows or columns at powers of two of their own, and numbers that a step cuts off, some of which break a tie."""
     rng = np.random.default_rng(3)
     x = np.ldexp(normal(rng).astype(np.float32), rng.integers(-9, 9, (SHAPE[0], 1) if axis == 0 else (1, SHAPE[1])))
@@ -65,7 +66,18 @@ def test_wide_groups_beside_ordinary_ones(order, axis):
     x[::16, 32:35] = [1 + 2.0**-7, 2.0**-9, -(2.0**-23)]
     for amax in (None, 300, 42):
         maximum = {} if amax is None else {"tensor_amax": np.array([amax], np.float32)}
-        compared(x.astype(ml_dtypes.bfloat16), axis=axis, order=order, **maximum)
+        compared(x.astype(ml_dtypes.bfloat16), axis=axis, order=order, variant=variant, **maximum)
+
+
+@pytest.mark.parametrize("binades", [30, 39, 40, 41, 44, 47, 60, 120])
+@pytest.mark.parametrize("variant", ["TE", "MODELOPT"])
+def test_what_breaks_a_tie_of_the_maximum_lies_far_below(variant, binades):
+    """Sums in double hold 40 binades; the maximum of the tensor and of the block hangs on the least number."""
+    x = np.zeros((64, 64), np.float32)
+    x[[16, 21, 30], 37] = 1, 2.0**-8, 2.0**-binades
+    for signs, amax in ((0, None), (0xFFFF, None), (0, 0.2529296875)):
+        maximum = {} if amax is None else {"tensor_amax": np.array([amax], np.float32)}
+        compared(x.astype(ml_dtypes.bfloat16), signs=signs, axis=0, variant=variant, **maximum)
 
 
 def test_full_ctas_down_columns():
@@ -93,7 +105,8 @@ def test_a_sum_beside_halfway_that_a_step_rounds_otherwise(column, output):
 
 
 @pytest.mark.parametrize("order", ["exact", "sequential"])
-def test_full_ctas_down_columns_of_all_kinds(order):
+@pytest.mark.parametrize("variant", ["TE", "MODELOPT"])
+def test_full_ctas_down_columns_of_all_kinds(variant, order):
     """In turn groups that are ordinary, with zeros, of powers of two of their own, wide, few numbers, and any bits."""
     rng, shape = np.random.default_rng(5), (512, 80)
     x = rng.standard_normal(shape)
@@ -106,4 +119,4 @@ def test_full_ctas_down_columns_of_all_kinds(order):
     x.view(np.uint16).reshape(groups.shape)[5::6] = rng.integers(0, 1 << 16, groups[5::6].shape)
     for amax in (40, 42, None):
         maximum = {} if amax is None else {"tensor_amax": np.array([amax], np.float32)}
-        compared(x, axis=0, order=order, **maximum)
+        compared(x, axis=0, order=order, variant=variant, **maximum)
