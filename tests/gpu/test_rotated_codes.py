@@ -70,14 +70,15 @@ def test_wide_groups_beside_ordinary_ones(variant, order, axis):
 
 
 @pytest.mark.parametrize("binades", [30, 39, 40, 41, 44, 47, 60, 120])
+@pytest.mark.parametrize("axis", [-1, 0])
 @pytest.mark.parametrize("variant", ["TE", "MODELOPT"])
-def test_what_breaks_a_tie_of_the_maximum_lies_far_below(variant, binades):
-    """Sums in double hold 40 binades; the maximum of the tensor and of the block hangs on the least number."""
+def test_what_breaks_a_tie_of_the_maximum_lies_far_below(variant, axis, binades):
+    """Sums in double hold 40 binades. Under the given maximum the scale tells the bfloat16 on both sides apart."""
     x = np.zeros((64, 64), np.float32)
     x[[16, 21, 30], 37] = 1, 2.0**-8, 2.0**-binades
-    for signs, amax in ((0, None), (0xFFFF, None), (0, 0.2529296875)):
-        maximum = {} if amax is None else {"tensor_amax": np.array([amax], np.float32)}
-        compared(x.astype(ml_dtypes.bfloat16), signs=signs, axis=0, variant=variant, **maximum)
+    x = (x if axis == 0 else x.T.copy()).astype(ml_dtypes.bfloat16)
+    for maximum in ({}, {"tensor_amax": np.array([1.125], np.float32)}):
+        compared(x, signs=0, axis=axis, variant=variant, **maximum)
 
 
 def test_full_ctas_down_columns():
@@ -96,12 +97,14 @@ SHIFTED_OUT = [1, 2.0**-8 - 2.0**-16, 2.0**-19, 2.0**-19 - 2.0**-24, *[2.0**-20 
 
 @pytest.mark.parametrize("output", [0, 1])
 @pytest.mark.parametrize("column", [LAST_CUT, SHIFTED_OUT], ids=["last cut", "shifted out"])
-def test_a_sum_beside_halfway_that_a_step_rounds_otherwise(column, output):
+@pytest.mark.parametrize("variant", ["TE", "MODELOPT"])
+def test_a_sum_beside_halfway_that_a_step_rounds_otherwise(variant, column, output):
     """It is its block's largest: under this maximum the block's scale tells the two bfloat16 beside it apart."""
     turned = np.float32(column) * np.tile(np.float32([1, -1 if output else 1]), 8)
     x = np.repeat(turned[:, None], SHAPE[1], 1)
     assert np.array_equal(x, x.astype(ml_dtypes.bfloat16).astype(np.float32))
-    compared(x.astype(ml_dtypes.bfloat16), signs=0, axis=0, tensor_amax=np.array([1.125], np.float32))
+    maximum = np.array([1.125], np.float32)
+    compared(x.astype(ml_dtypes.bfloat16), signs=0, axis=0, variant=variant, tensor_amax=maximum)
 
 
 @pytest.mark.parametrize("order", ["exact", "sequential"])
