@@ -114,6 +114,16 @@ def test_every_two_layouts_are_asked_together(operation):
     assert not OPERATIONS[operation].profiled or profiles == {*PROFILES} - {"STOCHASTIC"}
 
 
+def test_every_two_layouts_meet_each_mode_beyond_a_tile_of_scales():
+    asked = set()
+    for params in special_params("standard", OPERATIONS["mxfp4_to_fp8"], False):
+        for row in structure_rows("mxfp4_to_fp8", "HOPPER", params, "brief"):
+            pair = tuple(row.get(name, params.get(name, "bytes")) for name in ("layout_in", "layout_out"))
+            asked |= {(params["scale"], *pair)} if int(row.get("rows", 0)) > 128 else set()
+    layouts = OPERATIONS["mxfp4_to_fp8"].stored_as
+    assert asked >= {*itertools.product(("max", "amax"), layouts[1:], layouts[1:])}
+
+
 def test_a_layout_or_profile_that_a_subject_lacks_is_not_asked_in_the_place_of_another():
     def without_swizzled(operation, profile, params):
         return "no swizzled scales" if "swizzled" in params.values() else ""

@@ -269,10 +269,10 @@ def of_layouts(operation: str, params: Mapping[str, Any]) -> list[Row]:
     for place, name in enumerate(profiles):
         rows, columns = PAIRED_LAYOUTS[place % len(PAIRED_LAYOUTS)]
         found.append({"rows": rows, "columns": columns, "under": name})
-    return [*found, *_layouts(operation, params)]
+    return [*found, *paired_layouts(operation, params)]
 
 
-def _layouts(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
+def paired_layouts(operation: str, params: Mapping[str, Any]) -> Iterator[Row]:
     """Yield each layout in the place of one of a variant, where an operation reads one and writes another."""
     row = OPERATIONS[operation]
     for name in row.layouts if len(row.layouts) > 1 else ():

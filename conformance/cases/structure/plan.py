@@ -112,9 +112,11 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
     whole = amount in ("full", "exhaustive")
     if layouts:
         rows = list(_layout_rows(operation, IN in layouts, tuple(params.get("tile", (1, 128)))))
+        base = base_beside(operation, params)
         if not whole:
-            return rows[::LAYOUT_BRIEF] + _mixed(operation, profile, params, MIXED["layout brief"])
-        apart = [{**base_beside(operation, params), **row} for row in further.of_layouts(operation, params)]
+            pairs = [] if amount == "smoke" else [{**base, **row} for row in further.paired_layouts(operation, params)]
+            return rows[::LAYOUT_BRIEF] + _mixed(operation, profile, params, MIXED["layout brief"]) + pairs
+        apart = [{**base, **row} for row in further.of_layouts(operation, params)]
         return rows[::LAYOUT_STEP] + _mixed(operation, profile, params, MIXED["layout"]) + apart
     chosen, experts = list(_shape_rows(operation, amount)), grouped.rows(operation, params, amount)
     uniform = [] if amount == "smoke" else _uniform_rows(operation, profile, params)
