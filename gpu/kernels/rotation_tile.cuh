@@ -185,8 +185,8 @@ __device__ __noinline__ void rotate_wide_tile(TileThread thread, uint32_t signs,
 }
 
 // The thread's group, where those of a warp span at most 40 binades each: every sum in double, where no addition
-// rounds, and rounded once. Few instructions many times: what is rarely called for has to be fetched from memory, and
-// unrolled it took longer than all other work of a CTA.
+// rounds, and rounded once. Few instructions many times: long code that runs nowhere else took a fifth of a kernel's time
+// for one tile in 900.
 constexpr int DOUBLES = 40;
 __device__ __forceinline__ bool rotated_in_double(uint32_t signs, uint32_t* words) {
     const GroupSpan span = group_span<BFLOAT16>(words);

@@ -21,6 +21,7 @@ INF, NAN = 0x7F80, 0x7FC0
 """Bits of bfloat16."""
 CODES = np.arange(256, dtype=np.uint8)
 OTHER_ORDERS = ("promote32", "promote64", "split3", "split2-chain")
+"""Orders of summation that no variant has (N19.4)."""
 LENGTHS = (1, 2, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256, 257, 385, 513)
 SHAPES = ((0, 0), (0, 3), (3, 0), (1, 1), (1, 17), (17, 1), (5, 7))
 
