@@ -31,7 +31,9 @@ def badge(document: Mapping[str, Any], link: str = "") -> str:
     whoever has the report can check them with `refnum report badge REPORT --check FILE`.
     """
     header, code = document["header"], document["footer"]["exit"]
-    if document["footer"]["status"] != COMPLETE or (header["level"] == "smoke" and code == EXIT_VERIFIED):
+    harness_failed = code == EXIT_MISMATCH and not document["footer"]["verdict"].startswith("WRONG")
+    smoke = header["level"] == "smoke" and code == EXIT_VERIFIED
+    if document["footer"]["status"] != COMPLETE or smoke or harness_failed:
         code = -1
     state = {EXIT_VERIFIED: "verified", EXIT_MISMATCH: "wrong"}.get(code, "not verified")
     where = "data" if document["data"] else header["level"]

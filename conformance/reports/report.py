@@ -99,13 +99,14 @@ class Report:
             "verdict": self.verdict(code),
         }
 
+    def wrong(self) -> bool:
+        """Whether a subject was found wrong, rather than the harness."""
+        return any(row["outcome"] in {outcome.value for outcome in BAD} for row in (*self.results, *self.data))
+
     def exit_status(self) -> int:
         """Return 0 all verified, 1 something is wrong, 3 nothing verified (also a run that was cut short clean)."""
         outcomes = Counter(result["outcome"] for result in self.results)
-        if any(outcomes[outcome.value] for outcome in BAD) or self.harness:
-            return EXIT_MISMATCH
-        wrong = any(row["outcome"] in {outcome.value for outcome in BAD} for row in self.data)
-        if wrong:
+        if self.wrong() or self.harness:
             return EXIT_MISMATCH
         compared = sum(result["compared"] for result in self.results) + sum(row["compared"] for row in self.data)
         if not compared or outcomes[Outcome.NOT_VERIFIED.value] or outcomes[Outcome.NOT_RUN.value]:
@@ -131,7 +132,7 @@ class Report:
             counts = f"run cut short: {counts}"
         where = "on this data" if self.data else f"at level {level}"
         if code == EXIT_MISMATCH:
-            return f"WRONG {where} ({counts})"
+            return f"{'WRONG' if self.wrong() else 'NOT VERIFIED, the harness failed,'} {where} ({counts})"
         if code == EXIT_NOTHING:
             return f"NOT VERIFIED {where} ({counts})"
         if level == "smoke" and not self.data:

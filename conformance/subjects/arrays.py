@@ -213,6 +213,18 @@ def alive(library: str) -> bool:
         return False
 
 
+def release(library: str) -> None:
+    """Give back the device memory that a library keeps for later: other processes may share the device."""
+    if library == "cupy":
+        import cupy
+
+        cupy.get_default_memory_pool().free_all_blocks()
+    elif library == "torch-cuda":
+        import torch
+
+        torch.cuda.empty_cache()
+
+
 class Guarded:
     """An output array of a library between two guard zones, everything filled with poison."""
 

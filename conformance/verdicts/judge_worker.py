@@ -20,7 +20,7 @@ from ..cases.operation import run_golden
 from ..cases.recipes.inputs import expand
 from ..cases.recipes.recipe import Recipe
 from ..cases.structure.levels import Levels
-from ..subjects.arrays import alive, to_numpy
+from ..subjects.arrays import alive, release, to_numpy
 from ..subjects.subject import Subject
 from .compare import compare
 from .device import compare_on_device, device_like, expand_on_device, fetch, judge_on_device, judged_on_device
@@ -140,7 +140,7 @@ class RecipeJudge:
         except MODEL_ERRORS as error:
             return refused(error, 0)
         except MemoryError:
-            _make_room()
+            release("cupy")  # what is unused lies in pieces of other sizes
             return Seen(
                 Outcome.UNSUPPORTED, words=f"the device has no room for {recipe.shape} of {recipe.distribution}"
             )
@@ -167,13 +167,6 @@ def reserve(elements: int) -> int:
     with contextlib.suppress(MemoryError):  # another process may have taken it meanwhile
         cupy.empty(size, cupy.uint8)  # given back to the pool as it is, and kept there
     return size
-
-
-def _make_room() -> None:
-    """Give the device's unused memory back, which lies in pieces of other sizes."""
-    import cupy
-
-    cupy.get_default_memory_pool().free_all_blocks()
 
 
 def points(case: Case, golden: Mapping[str, np.ndarray]) -> dict[str, int]:

@@ -7,10 +7,12 @@ from run_tools import only, report_of, right, subject
 import refnum
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.operation import select
+from refnum.conformance.commands.check import engine
 from refnum.conformance.commands.check.control_cases import control_cases
 from refnum.conformance.commands.check.run import Plan, variants
 from refnum.conformance.mismatches import replay
 from refnum.conformance.reports import report as reports
+from refnum.conformance.reports.badge import badge
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import FileError, UnsupportedError
 
@@ -120,6 +122,26 @@ def test_a_case_the_model_refuses_is_the_harness_s_fault_and_is_exit_1():
 
     document = report_of(subject(), cases=illegal)
     assert "refused" in document.harness[0] and "odd" in document.harness[0] and document.exit_status() == 1
+    whole = document.document()
+    assert whole["footer"]["verdict"].startswith("NOT VERIFIED, the harness failed, at level standard (")
+    assert "refnum: not verified, standard" in badge(whole)
+
+
+def test_the_model_is_asked_again_where_memory_was_short(monkeypatch):
+    """Other processes on a device free theirs, and this one has some that nothing uses."""
+    short, released = [True], []
+
+    def golden(case, run=engine.run_golden):
+        if short:
+            short.clear()
+            raise MemoryError
+        return run(case)
+
+    monkeypatch.setattr(engine, "run_golden", golden)
+    monkeypatch.setattr(engine, "release", released.append)
+    document = report_of(subject())
+    assert not short and not document.harness and document.exit_status() == 0
+    assert released == ["numpy"] * (1 + len(document.results))  # then, and at the end of each variant
 
 
 def test_an_operation_the_model_lacks_is_not_run(monkeypatch):

@@ -27,7 +27,7 @@ from ...cases.levels import Outcome
 from ...cases.operation import run_golden
 from ...cases.recipes import sampled_cases
 from ...reports.report import Report
-from ...subjects.arrays import alive
+from ...subjects.arrays import alive, release
 from ...subjects.calls.call import Called
 from ...subjects.subject import Subject
 from ...vectors.frozen import frozen_cases
@@ -117,8 +117,14 @@ class Engine:
         """Whether anything was asked of a subject."""
         return any(tally.compared or tally.faults for tally in self.tallies.values())
 
+    def _release(self) -> None:
+        """Give back the device memory that nothing uses: other processes may judge on the same device."""
+        for library in {subject.arrays for subject in self.judged if subject.remote is None} - self.plan.lost.keys():
+            release(library)
+
     def finish(self) -> None:
         """Write down the coverpoints that no compared case has hit, and who could not be judged to the end."""
+        self._release()
         for subject in self.judged:
             tally, words = self.tallies[subject.name], self.plan.lost.get(subject.arrays)
             if words and not tally.wrong:
@@ -389,7 +395,11 @@ class Engine:
         """Return the model's outputs; a case that it cannot take is reported, and the run goes on."""
         self.progress.step(case)
         try:
-            return run_golden(case)
+            try:
+                return run_golden(case)
+            except MemoryError:
+                self._release()
+                return run_golden(case)
         except Exception as error:
             kind = "refused" if isinstance(error, RefnumError) else f"failed ({type(error).__name__}) on"
             self.report.harness.append(f"the golden model {kind} {case} ({case.label}): {error}")
