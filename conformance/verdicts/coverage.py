@@ -18,7 +18,7 @@ class Coverage:
     """Counts of one subject on the structural cases of one variant.
 
     factors: factor -> level -> cases answered and refused. forms: refused form of a call -> the words to it.
-    seconds: of its calls; cut: whether they were too many, and the rest was not asked.
+    seconds: of its calls; cut: in words, that they were too many and the rest was not asked.
     rows, columns: the least and the most of the first matrix of the cases answered that have elements.
     """
 
@@ -28,7 +28,7 @@ class Coverage:
     illegal: int = 0
     forms: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-    cut: bool = False
+    cut: str = ""
     rows: tuple[int, int] | None = None
     columns: tuple[int, int] | None = None
 

@@ -258,6 +258,8 @@ class Tally:
             return Outcome.NOT_VERIFIED, unexplained
         if self.compared and self.undeclared:
             return Outcome.NOT_VERIFIED, self._undeclared()
+        if self.compared and self.coverage.cut:
+            return Outcome.NOT_VERIFIED, self.coverage.cut
         if self.compared == 0:
             if self.outside.cases and not self.unsupported:
                 return Outcome.UNSUPPORTED, self.outside.words()

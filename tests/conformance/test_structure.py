@@ -152,6 +152,26 @@ def test_a_level_other_than_l0_stands_in_the_last_line_and_the_badge(little_stru
     assert "agreement L3" in document["footer"]["verdict"] and "to L3 only" in badge(document)
 
 
+@pytest.mark.parametrize(("amount", "limit", "most"), [("full", 60.0, 600), ("exhaustive", 1.0, 600),
+                                                      ("brief", 60.0, 120), ("brief", 90.0, 180)])  # fmt: skip
+def test_structural_calls_have_so_many_seconds(amount, limit, most):
+    subject = Subject("k", {"unpack_payload": golden("unpack_payload")})
+    engine = engine_of(subject, "unpack_payload")
+    coverage, engine.plan.seconds = engine.tallies["k"].coverage, limit
+    for coverage.seconds, cut in ((most, False), (most + 1e-6, True), (0.0, True)):
+        assert structure._too_slow(engine, subject, amount) is cut
+    coverage.cut, coverage.seconds, engine.plan.seconds = "", 1e9, 0.0  # calls without a limit
+    assert not structure._too_slow(engine, subject, amount)
+
+
+def test_a_kernel_too_slow_for_all_its_structural_cases_is_not_verified(little_structure, monkeypatch):
+    monkeypatch.setattr(structure, "BRIEF_SECONDS", 0.0)
+    document = report_of(golden("unpack_payload")).document()
+    (result,) = document["results"]
+    assert (result["outcome"], document["footer"]["exit"]) == ("not-verified", 3)
+    assert result["words"].startswith("structural cases beyond 0 seconds were not asked") and not document["harness"]
+
+
 def test_a_level_that_is_never_asked_is_an_error_of_the_harness(little_structure):
     engine = engine_of(Subject("k", {"unpack_payload": golden("unpack_payload")}), "unpack_payload", quick=False)
     engine.structural()

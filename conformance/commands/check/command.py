@@ -70,7 +70,9 @@ def check(
             "called too, and told as information."
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.0, max=86400.0, help="Seconds that one call of a subject may take; 0: any number.")
+    ] = 60.0,
     controls: Annotated[bool, typer.Option("--controls", help="Judge only the harness's own controls.")] = False,
     isolate: Isolate = None,
     workers: Annotated[

@@ -39,8 +39,9 @@ WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
 MOST_AGAIN = 1 << 16
 """Elements of the largest case that is called again, or from two threads."""
-SECONDS, BRIEF_SECONDS = 300, 60
-"""Seconds of one subject's calls after which no further structural case is asked: of its first variants, of others."""
+SECONDS, BRIEF_SECONDS, MINUTE = 600.0, 120.0, 60.0
+"""Seconds of one subject's calls after which no further structural case is asked, so that nothing is verified: of its
+first variants, and of others. A time limit of a call above a minute makes both longer in proportion, none endless."""
 FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tuple", "out": "contiguous",
          "splits": "list", "profile": "object", "scalars": "plain", "padding": "zero"}  # fmt: skip
 """The end of a factor of form -> its plain level; None where the plain one has no name."""
@@ -150,11 +151,11 @@ def known_code(engine: Asking, subject: Subject) -> bool:
 
 def _too_slow(engine: Asking, subject: Subject, amount: str) -> bool:
     """Whether a subject has used up its time, as one that compiles anew for every shape does; noted."""
-    tally, most = engine.tallies[subject.name], SECONDS if amount in ("full", "exhaustive") else BRIEF_SECONDS
-    if tally.coverage.seconds > most and not tally.coverage.cut:
-        tally.coverage.cut = True
-        tally.left_out.append(f"structural cases beyond {most} seconds")
-    return tally.coverage.cut
+    coverage, limit = engine.tallies[subject.name].coverage, engine.plan.seconds
+    most = (SECONDS if amount in ("full", "exhaustive") else BRIEF_SECONDS) * max(1.0, limit / MINUTE)
+    if limit and coverage.seconds > most and not coverage.cut:
+        coverage.cut = f"structural cases beyond {most:.0f} seconds were not asked; a longer --timeout allows more"
+    return bool(coverage.cut)
 
 
 def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> bool:

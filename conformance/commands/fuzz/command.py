@@ -66,7 +66,9 @@ def run(
     shard: Annotated[int, typer.Option(min=1, help="Cases per shard, the unit of work.")] = specs.CASES,
     elements: Annotated[int | None, typer.Option(min=32, help="Elements of the largest case.")] = None,
     corpus: Annotated[Path | None, typer.Option(help="A corpus.json from `fuzz minimise`, judged first.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one call may take.")] = specs.TIMEOUT,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=86400.0, help="Seconds that one call may take.")
+    ] = specs.TIMEOUT,
     isolate: Isolate = None,
     json: Json = False,
 ) -> None:

@@ -22,7 +22,9 @@ def infer(
     subject: Annotated[str, typer.Option("--subject", "-s", help="As for `check`; exactly one subject.")],
     operation: Annotated[str | None, typer.Option("--operation", "-o", help="Default: its only one.")] = None,
     isolate: Isolate = None,
-    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.0, max=86400.0, help="Seconds that one call of a subject may take; 0: any number.")
+    ] = 60.0,
     shape: Annotated[str, typer.Option(help="M,N,K of a product, with `-o matmul_*`.")] = "256,256,2048",
     scales: Annotated[str, typer.Option(help=f"Scales of a product: {', '.join(SCALES)}.")] = "none",
 ) -> None:
