@@ -54,6 +54,15 @@ def require_place(*paths: Path | None) -> None:
             raise FileError(f"Cannot write {path}: {words}.")
 
 
+def require_place_of_report(path: Path | None) -> None:
+    """Raise FileError as `require_place` does, and where a file stands that holds no JSON: a kernel, say."""
+    require_place(path)
+    if path is not None and path.is_file():
+        with path.open("rb") as file:
+            if file.read(256).lstrip()[:1] not in (b"", b"{"):
+                raise FileError(f"Cannot write {path}: it holds something else than a report; name another file.")
+
+
 def _no_place(path: Path) -> str:
     """Return why no file can be written there, or nothing."""
     above = next((folder for folder in path.parents if os.path.exists(folder)), Path())

@@ -6,6 +6,7 @@ The exceptions below are what a valid report is. A report is checked when it is 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -127,7 +128,7 @@ class Report:
         refused = sum(result["refused"] for result in self.results if result["outcome"] != Outcome.UNSUPPORTED)
         if refused:
             counts += f", {refused:,} cases refused"
-        counts = ", ".join([counts, *covered.extent(self.results)])
+        counts = _singular(", ".join([counts, *covered.extent(self.results)]))
         if self.status == PARTIAL:
             counts = f"run cut short: {counts}"
         where = "on this data" if self.data else f"at level {level}"
@@ -203,12 +204,17 @@ def check(document: Mapping[str, Any], origin: str) -> None:
         )
 
 
+def _singular(counts: str) -> str:
+    """Return counts in words with the noun of each one in the singular."""
+    return re.sub(r"(?<![\d,])1 (variant|case|element|tensor|result)s\b", r"1 \1", counts)
+
+
 def _follows(said: str, verdict: str) -> bool:
     """Whether a verdict says what another one does, and counts nothing else; another version may count less.
 
-    Verdicts of an earlier version have no separators of thousands.
+    Verdicts of an earlier version have no separators of thousands, and `1 variants`.
     """
-    (words, _, counts), (own, _, known) = said.partition(" ("), verdict.partition(" (")
+    (words, _, counts), (own, _, known) = _singular(said).partition(" ("), verdict.partition(" (")
     theirs, ours = ({one.replace(",", "") for one in text.removesuffix(")").split(", ")} for text in (counts, known))
     return words == own and theirs <= ours
 

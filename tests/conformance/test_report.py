@@ -211,3 +211,13 @@ def test_a_written_file_has_the_permissions_of_any_new_file(tmp_path):
     (tmp_path / "plain").touch()
     files.write_text(tmp_path / "ours", "text")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("said", "follows"), [("1 variants, 1 case", True), ("1 variant, 1 cases", True), ("2,001 variants, 1 case", False)]
+)
+def test_one_is_counted_in_the_singular_and_earlier_reports_in_the_plural_are_valid(said, follows):
+    assert reports._follows(f"WRONG at level smoke ({said})", "WRONG at level smoke (1 variant, 1 case)") is follows
+    assert reports._singular("2,001 variants, 1 variants, 21 cases, 1 cases") == (
+        "2,001 variants, 1 variant, 21 cases, 1 case"
+    )

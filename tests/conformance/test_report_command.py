@@ -44,6 +44,17 @@ def test_a_report_that_cannot_be_written_is_said_before_the_run(tmp_path, monkey
             assert result.exit_code == 2 and f"Cannot write {place}" in result.stderr and result.stdout == ""
 
 
+def test_a_report_is_never_written_over_a_kernel(tmp_path, monkeypatch):
+    monkeypatch.setattr(check_command, "_work", lambda: pytest.fail("the harness was loaded"))
+    before = (tmp_path / "right.py").read_bytes()
+    result = refnum("check", "right.py", "--report", "right.py")
+    assert result.exit_code == 2 and "right.py: it holds something else than a report" in result.stderr
+    assert (tmp_path / "right.py").read_bytes() == before
+    for text in ("", ' \n{"schema": "refnum"}'):
+        (tmp_path / "r.json").write_text(text)
+        files.require_place_of_report(tmp_path / "r.json")
+
+
 def test_a_folder_that_may_not_be_written_is_named(monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
     with pytest.raises(FileError, match=r"Cannot write a/r\.json: \. cannot be written"):

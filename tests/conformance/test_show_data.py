@@ -60,4 +60,4 @@ def test_the_command_says_that_it_judged_data(tmp_path):
     np.save(tmp_path / "x.npy", np.linspace(-3, 3, 128, dtype=np.float32).reshape(2, 64))
     result = CliRunner().invoke(app, ["check", "--data", str(tmp_path / "x.npy"), "--subject", "model"])
     assert result.exit_code == 0, result.output
-    assert "verified on this data (1 tensors, " in result.output and "at level" not in result.output
+    assert "verified on this data (1 tensor, " in result.output and "at level" not in result.output

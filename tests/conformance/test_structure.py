@@ -106,7 +106,7 @@ def report_of(function, operation="unpack_payload", **more):
 
 def test_the_last_line_says_what_verified_covers():
     verdict = report_of(golden("unpack_payload")).footer()["verdict"]
-    assert verdict.startswith("verified at level standard (1 variants,")
+    assert verdict.startswith("verified at level standard (1 variant,")
     assert "agreement L0, rows 1 to 131073, columns 17 to 139281, 0.0 % of structure refused" in verdict
     assert re.search(r", flips above 1 in [\d,]+ calls excluded\)$", verdict)
 

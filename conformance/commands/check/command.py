@@ -91,7 +91,7 @@ def check(
     if controls:
         _work().judge_controls()
         return
-    files.require_place(report)
+    files.require_place_of_report(report)
     if operation == [LAYER]:
         raise typer.Exit(
             _layer_judge()((*(kernels or ()), *(subject or ())), report, json, seed=seed, examples=examples // 5)
