@@ -37,6 +37,9 @@ BAD = frozenset(
 )
 """Outcomes that make the exit status 1."""
 
+NOT_JUDGED = "not judged"
+"""Of what a subject says of itself: functions of its file that may be meant as operations, and are not named so."""
+
 LEVELS: dict[str, str] = {
     "L0": "all bytes identical",
     "L1": "element codes under a NaN scale ignored",

@@ -242,9 +242,12 @@ def outputs_of(case: Case, operation: Operation | None = None) -> tuple[Output, 
     return tuple(output for output in outputs if not output.needs or output.needs in case.inputs)
 
 
-def near(name: str) -> str:
-    """Return in words the operation whose name is most like a name that is none, or an empty string."""
-    found = get_close_matches(name, OPERATIONS, 1)
+def near(name: str, cutoff: float = 0.6, names: Iterable[str] = ()) -> str:
+    """Return in words the operation whose name is most like a name that is none, or an empty string.
+
+    cutoff: how much alike they must be, as in `difflib`. names: of operations; by default all.
+    """
+    found = get_close_matches(name, list(names) or list(OPERATIONS), 1, cutoff)
     return f" ({found[0]} is similar)" if found else ""
 
 

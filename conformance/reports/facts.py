@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..cases.levels import BAD, CLASSES, Outcome
+from ..cases.levels import BAD, CLASSES, NOT_JUDGED, Outcome
 from . import covered
 
 Report = Mapping[str, Any]
@@ -104,6 +104,8 @@ def _unverified(report: Report) -> Iterator[tuple[str, str, str]]:
     for subject in report["header"]["subjects"]:
         if not subject["available"]:
             yield "unavailable", subject["name"], subject["reason"]
+        if subject["describe"].get(NOT_JUDGED):
+            yield NOT_JUDGED, subject["name"], f"no operation is named so: {subject['describe'][NOT_JUDGED]}"
     for broken in report["header"]["broken_subjects"]:
         yield "broken", broken["name"], broken["reason"]
 

@@ -268,3 +268,15 @@ except SystemExit as end:
 """
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.splitlines()[-1] == "2 []", done.stderr
+
+
+def test_a_function_whose_name_is_mistyped_is_told_of_beside_one_that_is_judged(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import refnum\nfrom refnum import encode_e4m3\n\n"
+        "def decode_e2m1(codes, dtype='float32'):\n    return refnum.decode_e2m1(codes, dtype)\n\n"
+        "def decode_e2ml(codes, dtype='float32'): ...\n\n"  # like one that is judged: a helper of it
+        "def quantise_mxfp4(x): ...\n\ndef _dequantize_mxpf4(packed, scales): ...\n\ndef main(): ...\n"
+    )
+    result = refnum("check", "mine.py", "--level", "smoke")
+    assert "not judged: mine: no operation is named so: quantise_mxfp4 (quantize_mxfp4 is similar)\n" in result.stdout
+    assert "decode_e2ml" not in result.stdout and "_dequantize" not in result.stdout and "main" not in result.stdout

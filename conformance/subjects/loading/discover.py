@@ -18,6 +18,7 @@ from typing import Any, cast
 import refnum
 from refnum.errors import ArgumentError, FileError
 
+from ...cases.levels import NOT_JUDGED
 from ...cases.operation import OPERATIONS, near
 from ..named import split
 from ..subject import Subject, from_dict, words_of
@@ -26,6 +27,8 @@ from .executable import from_executable
 from .shared_library import from_library
 
 GROUP = "refnum.subjects"
+ALIKE = 0.85
+"""How much like the name of an operation, as in `difflib`, that of a function is which may be meant as one."""
 
 
 def installed() -> tuple[list[Subject], list[tuple[str, str]]]:
@@ -82,7 +85,8 @@ def _subjects_in(module: Any, path: Path, name: str, text: str) -> list[Subject]
             written = [name + near(name) for name in _written_in(module)]
             known = f"; it has {', '.join(written)}" if written else ""
             raise ArgumentError(f"{path} has no function named like an operation; name one: {path}:NAME{known}.")
-        return [Subject(path.stem, own)]
+        mistyped = _mistyped(module, own)
+        return [Subject(path.stem, own, describe=lambda: {NOT_JUDGED: ", ".join(mistyped)} if mistyped else {})]
     if not hasattr(module, name):
         names = _written_in(module)
         raise ArgumentError(f"{path} has no {name!r}" + (f"; it has {', '.join(names)}." if names else "."))
@@ -92,6 +96,13 @@ def _subjects_in(module: Any, path: Path, name: str, text: str) -> list[Subject]
 def _written_in(module: Any) -> list[str]:
     """Return the names of what a module defines itself."""
     return [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+
+
+def _mistyped(module: Any, judged: Mapping[str, Any]) -> list[str]:
+    """Return the functions of a module that may be meant as operations, beside those that are judged."""
+    public = [one for one in _written_in(module) if not one.startswith("_") and one not in OPERATIONS]
+    functions = [one for one in public if callable(getattr(module, one)) and not near(one, ALIKE, judged)]
+    return [one + near(one, ALIKE) for one in functions if near(one, ALIKE)]
 
 
 def _from_object(value: Any, name: str, origin: str) -> list[Subject]:
