@@ -91,6 +91,8 @@ def overwrite(target: Any, data: np.ndarray, library: str) -> None:
         np.copyto(target.reshape(-1).view(np.uint8), np.ascontiguousarray(data).reshape(-1).view(np.uint8))
     elif library == "cupy":
         target[...] = to_library(data, library)
+    elif library == "torch" and target.is_contiguous():  # by one thread: several wait for each other on a busy machine
+        np.copyto(to_numpy(target), to_numpy(to_library(data, library)))
     else:
         target.copy_(to_library(data, library))
 

@@ -22,7 +22,7 @@ from ...cases.layouts import PLAIN, in_dtype
 from ...cases.operation import OPERATIONS
 from ...cases.same_bytes import same
 from ...cases.structure.byte_order import OTHER, other_dtype
-from ..arrays import to_library, to_numpy
+from ..arrays import overwrite, to_library, to_numpy
 
 ALIGN, SLACK, MOST_KEPT = 128, 256, 1 << 14
 """Bytes whose multiples addresses are counted from, of poison around an array, and of a place that is kept."""
@@ -43,7 +43,8 @@ def turned(case: Case) -> frozenset[tuple[int, ...]]:
 class Placed:
     """An array of a library in a storage of its own, amid poison.
 
-    array: what a kernel is given. beside: which bytes of its storage are no elements of it.
+    array: what a kernel is given. before: all bytes around and in it, as they were before a call. beside: which of them
+    are no elements of it.
     """
 
     def __init__(self, like: np.ndarray, library: str, storage: str, address: int, poison: int) -> None:
@@ -61,32 +62,25 @@ class Placed:
         dtype = np.dtype(np.uint16) if library == "cupy" and like.dtype.name == "bfloat16" else like.dtype
         shape = base_shape(like.shape, storage, dtype.itemsize)
         size, self.poison = int(np.prod(shape)) * dtype.itemsize, poison
-        self.flat = to_library(np.full(size + ALIGN + 2 * SLACK, poison, np.uint8), library)
+        self.before = np.full(size + ALIGN + 2 * SLACK, poison, np.uint8)
+        self.flat = to_library(self.before.copy(), library)
         start = SLACK + (address // dtype.itemsize * dtype.itemsize - _pointer(self.flat) - SLACK) % ALIGN
         part = self.flat[start : start + size]
-        self.whole, self.broadcast = _shaped(part, dtype, shape, library), storage.startswith("broadcast")
-        self.storage = storage
-        self.array = view_in(self.whole, storage, like.shape)
+        self.storage, self.shape, self.bits = storage, shape, np.dtype(f"u{dtype.itemsize}")
+        self.array = view_in(_shaped(part, dtype, shape, library), storage, like.shape)
         self.base = slice(start, start + size)
         self.beside = np.ones(len(self.flat), bool)
         gaps = _gaps if size <= MOST_KEPT else _gaps.__wrapped__
         self.beside[self.base] = gaps(like.shape, shape, storage, dtype.itemsize)
-        self.remember()
 
     def fill(self, data: np.ndarray, library: str) -> None:
-        """Write the elements, and remember every byte."""
-        target = held(self.whole, self.storage) if self.broadcast else self.array
+        """Write the elements: into the bytes as they are known here, and these at once."""
         if data.size:
-            source = to_library(np.array(data[tuple(slice(0, side) for side in target.shape)], order="C"), library)
-            if library.startswith("torch"):
-                target.copy_(source)
-            else:
-                target[...] = source
-        self.remember()
-
-    def remember(self) -> None:
-        """Take down every byte as it is."""
-        self.before = np.array(to_numpy(self.flat), copy=True)
+            whole, broadcast = self.before[self.base].view(self.bits).reshape(self.shape), "broadcast" in self.storage
+            target = held(whole, self.storage) if broadcast else view_in(whole, self.storage, data.shape)
+            target[...] = data.view(self.bits)[tuple(slice(0, side) for side in target.shape)]
+            overwrite(self.flat, self.before, library)
+            to_numpy(self.flat[:1])  # on a device: once all of it is there, whichever stream reads it
 
     def trespass(self) -> str:
         """Return `before`, `after` or `between the elements of`, where bytes beside the elements changed."""
