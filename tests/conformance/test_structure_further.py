@@ -241,3 +241,17 @@ def test_a_kernel_that_is_wrong_for_tall_matrices_of_several_tiles_of_columns_is
 def test_as_many_tiles_of_rows_as_processors_are_asked(operation, processors):
     rows = structure_rows(operation, "HOPPER", OPERATIONS[operation].defaults(), "full")
     assert any(row.get("rows", 0) == 128 * processors for row in rows)
+
+
+@pytest.mark.parametrize("operation", ["quantize_mxfp4", "quantize_fp8_tiles", "radix4"])
+def test_a_kernel_that_loses_nan_beyond_65536_rows_is_told(operation):
+    def run(**given):
+        right = golden(operation)(**given)
+        x = first_of(given)
+        if len(x) > 65_536 and np.isnan(x).any():
+            first = right[0] if isinstance(right, tuple) else right
+            first.reshape(-1)[0] ^= 1
+        return right
+
+    run.__signature__ = inspect.signature(golden(operation))
+    assert caught(operation, run, rows=lambda row: row.get("rows", 0) > 65_536)

@@ -37,6 +37,8 @@ EXTREMES = ((8191, 96), (8192, 96), (8193, 32), (9999, 64), (16384, 32), (16385,
             (18944, 32))  # fmt: skip
 """Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both; a square; sides, and elements,
 that are nothing in so many bits; as many tiles of 128 rows as an H200 has processors, 132, and a B200, 148."""
+SPECIAL = (131073, 32)
+"""The one of these that has special elements, NaN among them."""
 LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073), (131073, 1),
                   (262145, 1), (321, 321), (32768, 1), (65536, 1), (131072, 1))  # fmt: skip
 TALL = (16_900, 160)

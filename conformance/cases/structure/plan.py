@@ -281,7 +281,8 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
     shapes += factors.HUGE if amount == "exhaustive" else ()
     apart = {"tensor_amax": "absent", "largest": "last"} if "tensor_amax" in OPERATIONS[operation].optional else {}
     for rows, columns in shapes:
-        yield {"rows": rows, "columns": columns, **(apart if (rows, columns) == factors.MILLION else {})}
+        special = {"classes": "special"} if (rows, columns) == factors.SPECIAL else {}
+        yield {"rows": rows, "columns": columns, **special, **(apart if (rows, columns) == factors.MILLION else {})}
 
 
 def _order_rows(operation: str) -> Iterator[Row]:
