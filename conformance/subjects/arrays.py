@@ -238,6 +238,10 @@ class Guarded:
         dtype = np.uint16 if library == "cupy" and like.dtype.name == "bfloat16" else like.dtype
         self.array = self.zone[self.ZONE : self.ZONE + like.nbytes].view(dtype).reshape(like.shape)
 
+    def poisoned(self) -> None:
+        """Fill the array with poison again."""
+        self.zone[self.ZONE : self.zone.size - self.ZONE] = self.poison
+
     def trespass(self) -> str:
         """Return `before` or `after` where a guard zone was written, else an empty string."""
         zone = to_numpy(self.zone)

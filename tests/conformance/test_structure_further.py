@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from structure_conditions import RANDOM, WRONG, first_of
-from structure_tools import engine_of, golden
+from structure_tools import caught, engine_of, golden
 
 import refnum
 from refnum.conformance.cases.levels import Outcome
@@ -210,3 +210,48 @@ def test_a_variant_with_random_bits_is_asked_under_no_profile_that_has_no_use_fo
         if "under" in row
     }
     assert found == {"stochastic" if keyed else "nearest"}
+
+
+def tall(row):
+    return max(row.get("rows", 0), row.get("rows of an expert", 0)) > 4096 and row.get("columns", 0) > 64
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["quantize_mxfp4", "mxfp4_to_fp8", "swiglu_quantize", "encode_e4m3", "mxfp4_columns", "hadamard16",
+     "quantize_nvfp4", "sawb", "permute_pad"],
+)  # fmt: skip
+def test_a_kernel_that_is_wrong_for_tall_matrices_of_several_tiles_of_columns_is_told(operation):
+    """As where a tile's number has too few bits for a row's and a column's, or where a second wave of tiles is lost."""
+
+    def run(**given):
+        right = golden(operation)(**given)
+        rows, columns = first_of(given).shape
+        if rows > 4096 and columns > 64 and -(-rows // 128) * -(-columns // 64) > 132:
+            first = right[0] if isinstance(right, tuple) else right
+            first.view(f"u{first.itemsize}").reshape(-1)[-1] ^= 1
+        return right
+
+    run.__signature__ = inspect.signature(golden(operation))
+    assert caught(operation, run, rows=tall)
+
+
+@pytest.mark.parametrize("processors", [132, 148])
+@pytest.mark.parametrize("operation", ["quantize_mxfp4", "dequantize_fp8_tiles", "luq", "pack_payload"])
+def test_as_many_tiles_of_rows_as_processors_are_asked(operation, processors):
+    rows = structure_rows(operation, "HOPPER", OPERATIONS[operation].defaults(), "full")
+    assert any(row.get("rows", 0) == 128 * processors for row in rows)
+
+
+@pytest.mark.parametrize("operation", ["quantize_mxfp4", "quantize_fp8_tiles", "radix4"])
+def test_a_kernel_that_loses_nan_beyond_65536_rows_is_told(operation):
+    def run(**given):
+        right = golden(operation)(**given)
+        x = first_of(given)
+        if len(x) > 65_536 and np.isnan(x).any():
+            first = right[0] if isinstance(right, tuple) else right
+            first.reshape(-1)[0] ^= 1
+        return right
+
+    run.__signature__ = inspect.signature(golden(operation))
+    assert caught(operation, run, rows=lambda row: row.get("rows", 0) > 65_536)

@@ -33,12 +33,17 @@ SINGLE, PAIRED = 1 << 18, 1 << 16
 EXTREMES = ((8191, 96), (8192, 96), (8193, 32), (9999, 64), (16384, 32), (16385, 64), (32769, 32), (65535, 32),
             (65537, 64), (65664, 32), (131073, 32), (1, 65536), (3, 65568), (2, 65600), (1, 65632), (5, 65664),
             (2, 131104), (1, 262176), (17, 32800), (129, 8224), (130, 4160), (257, 2880), (1025, 2080), (320, 320),
-            (2304, 544), (32768, 32), (65536, 32), (2, 32768), (4, 65536), (1, 131072))  # fmt: skip
+            (2304, 544), (32768, 32), (65536, 32), (2, 32768), (4, 65536), (1, 131072), (16896, 32),
+            (18944, 32))  # fmt: skip
 """Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both; a square; sides, and elements,
-that are nothing in so many bits."""
+that are nothing in so many bits; as many tiles of 128 rows as an H200 has processors, 132, and a B200, 148."""
+SPECIAL = (131073, 32)
+"""The one of these that has special elements, NaN among them."""
 LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073), (131073, 1),
                   (262145, 1), (321, 321), (32768, 1), (65536, 1), (131072, 1))  # fmt: skip
-MANY = ((1025, 1024), (3, 700_003), (600_001, 2))
+TALL = (16_900, 160)
+"""Rows and columns of more tiles of 128 than two waves of 132 processors have, several along both sides."""
+MANY = ((1025, 1024), (3, 700_003), (600_001, 2), TALL)
 """Rows and columns of a scalar cast of more than 2^20 elements, and of more than 2^21."""
 MILLION = (1040, 1056)
 """Rows and columns of more than 2^20 elements, of the operations whose other cases are smaller."""

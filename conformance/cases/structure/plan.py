@@ -52,13 +52,13 @@ LAYOUT_SCALES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 33)
 RAGGED_EXTREMES = (
     (3, 8193, 5, "none", 32), (9, 66000, 130, "first", 32), (1025, 300, 129, "every other", 64),
     (2050, 2, 1, "130 first", 32), (4, 33, 3, "none", 8224), (3, 5, 0, "first", 65568), (2, 130, 0, "first", 4128),
-    (3, 2304, 130, "none", 544),
+    (3, 2304, 130, "none", 544), (3, factors.TALL[0], 130, "none", factors.TALL[1]),
 )  # fmt: skip
 """Experts, rows of the longest, rows before it, empty experts, columns."""
 ROUTED_EXTREMES = (
     (3, 8193, 5, "none", 34, 300), (4, 66000, 0, "first", 17, 70000), (1025, 300, 129, "every other", 51, 2000),
     (2050, 2, 1, "130 first", 34, 5), (4, 33, 3, "none", 8500, 40), (3, 5, 0, "first", 69700, 7),
-    (3, 2304, 130, "none", 578, 700),
+    (3, 2304, 130, "none", 578, 700), (3, factors.TALL[0], 130, "none", 85, 9000),
 )  # fmt: skip
 """As `RAGGED_EXTREMES`, and tokens."""
 
@@ -271,14 +271,18 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
             sides = factors.PRODUCT_SIDES if wide <= 512 else factors.WIDE_SIDES
             rows, terms = sides[place % len(sides)]
             yield {"rows": rows, "columns": terms, "columns of the product": wide}
-    most = max(map(math.prod, factors.EXTREMES)) // DEAR.get(operation, 1)
+    dear = DEAR.get(operation, 1)
+    most = max(map(math.prod, factors.EXTREMES)) // dear
     shapes = [shape for shape in factors.EXTREMES if math.prod(shape) <= most]
     shapes += (factors.MILLION,) if most < math.prod(factors.MILLION) else ()
+    if "factors" not in OPERATIONS[operation].inputs and operation not in factors.ANY_AXES:
+        shapes.append((factors.TALL[0] // max(1, dear // 4), factors.TALL[1]))
     shapes += factors.LOOSE_EXTREMES if operation in factors.UNBLOCKED | {"swiglu_backward"} else ()
     shapes += factors.HUGE if amount == "exhaustive" else ()
     apart = {"tensor_amax": "absent", "largest": "last"} if "tensor_amax" in OPERATIONS[operation].optional else {}
     for rows, columns in shapes:
-        yield {"rows": rows, "columns": columns, **(apart if (rows, columns) == factors.MILLION else {})}
+        special = {"classes": "special"} if (rows, columns) == factors.SPECIAL else {}
+        yield {"rows": rows, "columns": columns, **special, **(apart if (rows, columns) == factors.MILLION else {})}
 
 
 def _order_rows(operation: str) -> Iterator[Row]:

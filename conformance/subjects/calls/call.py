@@ -366,13 +366,17 @@ def one_changed(case: Case) -> Case:
 def into_guarded(
     subject: Subject, case: Case, like: tuple[np.ndarray, ...], poison: int, seconds: float = 60.0
 ) -> Called:
-    """Call with `out=` poisoned and a guard zone before and after every output.
+    """Call with `out=` poisoned and a guard zone before and after every output, behind a call on other data into it.
 
     like: arrays of the outputs' shapes and dtypes. Results are copies of what the subject wrote into `out`.
     """
     guarded = [Guarded(array, subject.arrays, poison) for array in like]
     outs = tuple(zone.array for zone in guarded)
-    called = call_on(subject, case, lambda: lay_out(subject, case), seconds, out=outs if len(outs) > 1 else outs[0])
+    for one in (other_data(case), case):
+        for zone in guarded:
+            zone.poisoned()
+        asked = functools.partial(lay_out, subject, one)
+        called = call_on(subject, one, asked, seconds, out=outs if len(outs) > 1 else outs[0])
     if called.outcome is not Outcome.PASS:
         return called
     for number, zone in enumerate(guarded):
