@@ -92,8 +92,8 @@ def overwrite(target: Any, data: np.ndarray, library: str) -> None:
         np.copyto(target.reshape(-1).view(np.uint8), np.ascontiguousarray(data).reshape(-1).view(np.uint8))
     elif library == "cupy":
         target[...] = to_library(data, library)
-    else:
-        target.copy_(to_library(data, library))
+    else:  # by `data`, which counts no new version of the tensor: other kernels that write to it do not either
+        target.data.copy_(to_library(data, library))
 
 
 def share_memory(one: Any, other: Any) -> bool:

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from run_tools import only, report_of, right, subject
 
 import refnum
@@ -187,6 +188,24 @@ def test_a_library_that_reads_behind_its_input_is_no_pass(tmp_path, read_to):
     tally = Tally(own.name, "unpack_payload", "HOPPER", {})
     probes.probe(own, case, run_golden(case), tally, 20.0)
     assert tally.probes[END.name] == "" and [END.name in words for _, words, _ in tally.faults] == [True] * read_to
+
+
+def test_results_kept_by_a_tensor_and_its_version_are_found():
+    """Kernels, and NumPy where it shares the memory, write to a tensor without a new version."""
+    kept = {}
+
+    def quantize(x):
+        key = id(x), x._version
+        if key not in kept:
+            kept[key] = x, [torch.from_numpy(part) for part in refnum.quantize_mxfp4(to_numpy(x))]
+        return tuple(part.clone() for part in kept[key][1])
+
+    own = Subject("kept", {"quantize_mxfp4": quantize}, arrays="torch")
+    params = {"input": "float32"}
+    case = Case("quantize_mxfp4", "HOPPER", params, {"x": np.ones((2, 32), np.float32)})
+    tally = Tally("kept", "quantize_mxfp4", "HOPPER", params)
+    probes.probe(own, case, run_golden(case), tally, 20.0)
+    assert [one.finding for one in tally.failures] == ["stale-output"]
 
 
 def test_every_call_elsewhere_can_be_made_in_another_process():
