@@ -16,7 +16,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -50,7 +50,7 @@ PRODUCTS = ("fc1", "fc2", "dact", "dx_rows")
 class Verdict:
     """One case: `pass`, `mismatch`, `malformed`, `fault`, `timeout` or `not asked`, and why.
 
-    differing: rank and name of each tensor that differs, and in how many elements.
+    differing: rank and name of each tensor that differs, and in how many elements. names: of the tensors judged.
     """
 
     case: str
@@ -58,6 +58,7 @@ class Verdict:
     elements: int = 0
     differing: Mapping[str, int] | None = None
     why: str = ""
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,16 @@ def judge(
             same = next(tuple(group) for _, group in groupby(left, lambda case: len(case.tokens)))
             verdicts += _judged(_Task(subject, policy, device, Path(name), same, seconds))
             _clear(Path(name))
-    return verdicts
+    every = dict.fromkeys(name for one in verdicts for name in one.names)
+    return [_whole(one, every) for one in verdicts]
+
+
+def _whole(verdict: Verdict, every: Iterable[str]) -> Verdict:
+    """Return a verdict, malformed where its case passes without a tensor that others have."""
+    lacking = [name for name in every if name not in verdict.names]
+    if verdict.outcome != "pass" or not lacking:
+        return verdict
+    return replace(verdict, outcome="malformed", why=f"{', '.join(lacking)} is missing, which other cases returned")
 
 
 def load_subject(words: str) -> Subject:
@@ -149,24 +159,33 @@ def _run(task: _Task) -> None:
     """Call the subject on this rank with one case after the other, and keep what it returns and what it breaks."""
     rank, device, subject = dist.get_rank(), local_device(task.device), load_subject(task.subject)
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // dist.get_world_size()))  # ranks share the cores
+    given: dict[str, torch.Tensor] = {}
     before: Mapping[str, torch.Tensor] = {}
-    kept: Mapping[str, torch.Tensor] = {}
     for number, case in enumerate(task.cases):
         per = case.experts // dist.get_world_size()
-        given = inputs(case, rank)
-        given["w1"], given["w2"] = weights(case, range(rank * per, rank * per + per))
-        given = {name: one.to(device) for name, one in given.items()}
+        drawn = inputs(case, rank)
+        drawn["w1"], drawn["w2"] = weights(case, range(rank * per, rank * per + per))
+        given = {name: _in_place(given.get(name), one.to(device)) for name, one in drawn.items()}
+        kept = {name: one.clone() for name, one in before.items()}
         copies = {name: one.clone() for name, one in given.items()}
         found = subject(*(given[name] for name in ("x", "experts", "probs", "w1", "w2", "grad")))
         broken = [f"the call changed its argument {name}" for name in given if _differ(given[name], copies[name])]
         broken += [f"the call changed {name}, which the call before it returned" for name in before
                    if _differ(before[name], kept[name])]  # fmt: skip
         before = {name: one.detach() for name, one in found.items() if isinstance(one, torch.Tensor)}
-        kept = {name: one.clone() for name, one in before.items()}
-        tensors = {name: one.cpu() for name, one in kept.items()}
+        tensors = {name: one.clone().cpu() for name, one in before.items()}
         torch.save({"tensors": tensors, "broken": broken}, task.folder / f"{rank}.tmp")
         os.replace(task.folder / f"{rank}.tmp", task.folder / f"{number}-{rank}.pt")
         _meet([task.folder / f"{number}-{other}.pt" for other in range(dist.get_world_size())], task.seconds)
+
+
+def _in_place(old: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
+    """Return the new numbers where those of the case before lie, if they fit there, as training changes weights."""
+    fits = old is not None and old.is_leaf and (old.shape, old.stride()) == (new.shape, new.stride())
+    if old is None or not fits or 0 in new.stride():
+        return new
+    old.grad = None
+    return old.requires_grad_(False).copy_(new)
 
 
 def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -219,6 +238,9 @@ def _compared(case: LayerCase, policy: str, found: Sequence[Mapping[str, torch.T
         if "out" not in got or unknown:
             why = f"unknown are {', '.join(unknown)}" if unknown else "'out' is missing"
             return Verdict(case.name, "malformed", why=f"rank {rank}: {why}; allowed are {', '.join(OUTPUTS)}")
+        if lacking := [name for name in found[0] if name not in got]:
+            why = f"rank {rank}: {', '.join(lacking)} is missing, which rank 0 returned"
+            return Verdict(case.name, "malformed", why=why)
         for name, tensor in got.items():
             step, field = OUTPUTS[name]
             want = getattr(forward if step == "forward" else backward, field)
@@ -231,7 +253,7 @@ def _compared(case: LayerCase, policy: str, found: Sequence[Mapping[str, torch.T
             if count := different(array, want):
                 differing[f"rank {rank} {name}"] = count
     outcome = "mismatch" if differing else "pass"
-    return Verdict(case.name, outcome, elements, differing, _hint(differing, found, steps))
+    return Verdict(case.name, outcome, elements, differing, _hint(differing, found, steps), tuple(found[0]))
 
 
 def _hint(differing: Mapping[str, int], found: Sequence[Mapping[str, Any]], steps: Sequence[Any]) -> str:
@@ -286,7 +308,9 @@ def _print(found: Mapping[str, Sequence[Verdict]], finds: Mapping[str, str]) -> 
             if _failed(one):
                 print(f"          {_worst(one)}the case is there to find {finds[one.case]}")
         bad = sum(map(_failed, verdicts))
-        print(f"moe_layer of {name}: {len(verdicts)} cases, {bad} failed", file=sys.stdout)
+        left = [one for one in OUTPUTS if not any(one in verdict.names for verdict in verdicts)]
+        words = f"; not returned, and so not judged: {', '.join(left)}" if left and not bad else ""
+        print(f"moe_layer of {name}: {len(verdicts)} cases, {bad} failed{words}", file=sys.stdout)
 
 
 def _failed(one: Verdict) -> bool:

@@ -60,16 +60,19 @@ CASES = (
     LayerCase("many experts", "tables of experts that are too short", top=8, experts=34, hidden=128),
     LayerCase(
         "hundreds of experts",
-        "counts of experts that outgrow a warp or a block",
+        "counts of experts that outgrow a warp or a block, numbers of experts that 8 bits or bfloat16 lose",
         tokens=(9, 7),
         hidden=128,
         experts=258,
+        draw=5,
     ),
     LayerCase("an odd number of experts a rank", "experts taken two at a time", top=3, experts=10, hidden=128),
     LayerCase("ranks of other magnitude", "a scale for a whole tensor, which differs by rank", louder=9),
     LayerCase("blocks of other magnitude", "scales in another order than their codes", wide=14),
     LayerCase("experts of other magnitude", "a scale for the weights of all experts", changed="loud experts"),
-    LayerCase("special numbers", "zeros, subnormal numbers, Inf and NaN of a token", changed="special tokens"),
+    LayerCase(
+        "special numbers", "zeros, subnormal numbers, Inf and NaN of a token and its weights", changed="special tokens"
+    ),
     LayerCase("special gradients", "zeros, subnormal numbers, Inf and NaN of a gradient", changed="special gradients"),
     LayerCase("no gradient", "scales of zeros alone", changed="no gradient"),
     LayerCase(
@@ -173,9 +176,16 @@ def _special_weights(expert: int, weight: torch.Tensor) -> None:
 
 
 def _special_probs(probs: torch.Tensor) -> torch.Tensor:
-    values = torch.tensor([0.0, 1.0, -0.75, 2.5, 1e-30, -0.0, 3.0])
+    values = torch.tensor([0.0, 1.0, -0.75, 2.5, 1e-30, -0.0, 3.0, 1e-40])
     where = torch.arange(probs.numel()).reshape(probs.shape)
     return torch.where(where % 3 == 0, values[where // 3 % len(values)], probs)
+
+
+def _boundless_probs(probs: torch.Tensor) -> torch.Tensor:
+    """Return weights of which one is Inf and one NaN, of tokens that are ordinary."""
+    probs = probs.clone()
+    probs[9:10, :1], probs[10:11, -1:] = float("inf"), float("nan")
+    return probs
 
 
 def _turned_experts(given: Given) -> Given:
@@ -196,7 +206,7 @@ def _turned(array: torch.Tensor) -> torch.Tensor:
 
 
 CHANGES: dict[str, Callable[[Given], Given]] = {
-    "special tokens": lambda given: {**given, "x": _special(given["x"])},
+    "special tokens": lambda given: {**given, "x": _special(given["x"]), "probs": _boundless_probs(given["probs"])},
     "special gradients": lambda given: {**given, "grad": _special(given["grad"])},
     "special probs": lambda given: {**given, "probs": _special_probs(given["probs"])},
     "turned experts": _turned_experts,

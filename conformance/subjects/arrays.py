@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 from typing import Any
@@ -93,8 +94,8 @@ def overwrite(target: Any, data: np.ndarray, library: str) -> None:
         target[...] = to_library(data, library)
     elif library == "torch" and target.is_contiguous():  # by one thread: several wait for each other on a busy machine
         np.copyto(to_numpy(target), to_numpy(to_library(data, library)))
-    else:
-        target.copy_(to_library(data, library))
+    else:  # by `data`: as other kernels that write to a tensor, it counts no new version of it
+        target.data.copy_(to_library(data, library))
 
 
 def share_memory(one: Any, other: Any) -> bool:
@@ -203,6 +204,16 @@ def at_offset(array: np.ndarray, library: str, poison: int) -> Any:
     wide = np.full((array.size + 2) * array.itemsize, poison, np.uint8).view(array.dtype)
     wide[1 : 1 + array.size] = array.reshape(-1)
     return to_library(wide, library)[1 : 1 + array.size].reshape(array.shape)
+
+
+def at_end(array: np.ndarray, library: str) -> Any:
+    """Return the data as a contiguous array of the host of which the last byte is the last that may be read."""
+    size = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    pages = np.frombuffer(mmap.mmap(-1, size + mmap.PAGESIZE), np.uint8)
+    ctypes.CDLL(None).mprotect(ctypes.c_void_p(pages.ctypes.data + size), ctypes.c_size_t(mmap.PAGESIZE), 0)
+    placed = np.ndarray(array.shape, array.dtype, pages.data, size - array.nbytes)
+    placed[...] = array
+    return to_library(placed, library)
 
 
 def alive(library: str) -> bool:

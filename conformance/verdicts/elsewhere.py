@@ -14,6 +14,7 @@ from ..subjects.calls.call import Called
 from ..subjects.calls.moved import (
     alike,
     beside_each_other,
+    call_at_end,
     call_at_offset,
     call_on_columns_in_turn,
     call_on_one_array,
@@ -98,7 +99,7 @@ def _with_itself(case: Case) -> Case:
     return replace(case, inputs={"a": rows, "b": rows.copy()})
 
 
-GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM, ANOTHER_DEVICE = (
+GAPS, PADDED, ODD, FAR, OFFSET, END, SIDE_STREAM, ANOTHER_DEVICE = (
     Elsewhere(
         "views with gaps",
         call_with_gaps,
@@ -130,6 +131,12 @@ GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM, ANOTHER_DEVICE = (
         "alignment-assumed",
         "right on inputs at the start of an allocation, wrong on the same inputs one element further: the alignment of "
         "the address is assumed",
+    ),
+    Elsewhere(
+        "inputs at the end of memory",
+        call_at_end,
+        Finding.ALIGNMENT,
+        "right on inputs at the start of an allocation, wrong where no memory lies behind the same inputs",
     ),
     Elsewhere(
         "side stream",
@@ -173,5 +180,5 @@ COLUMNS_OF_ONE, COLUMNS_IN_TURN, SAME_ARRAY = (
     ),
 )
 
-MOVED = (GAPS, PADDED, ODD, FAR, OFFSET, SIDE_STREAM, ANOTHER_DEVICE)
+MOVED = (GAPS, PADDED, ODD, FAR, OFFSET, END, SIDE_STREAM, ANOTHER_DEVICE)
 """Calls on the same data elsewhere."""

@@ -37,6 +37,7 @@ from .blame import Golden, breach, compared, mostly, repeated, right, to_blame, 
 from .compare import Comparison
 from .elsewhere import (
     ANOTHER_DEVICE,
+    END,
     FAR,
     GAPS,
     LATE_SPLITS,
@@ -281,6 +282,11 @@ def _of_numpy(subject: Subject, _operation: str) -> bool:
     return subject.arrays == "numpy"
 
 
+def _on_the_host(subject: Subject, _operation: str) -> bool:
+    """Whether a subject reads memory of the host, in a process of its own: the call may end it."""
+    return subject.remote is not None and subject.arrays in ("numpy", "torch")
+
+
 def _on_devices(subject: Subject, _operation: str) -> bool:
     return subject.arrays in STREAMED and STREAMED[subject.arrays].devices() > 1
 
@@ -297,6 +303,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(ODD.name, elsewhere(ODD), _placed),
     Probe(FAR.name, elsewhere(FAR), _of_numpy),
     Probe(OFFSET.name, elsewhere(OFFSET), _placed),
+    Probe(END.name, elsewhere(END), _on_the_host),
     Probe("inputs of one array", one_array, _several),
     Probe("earlier results held", _held, once=True, ordinary=True),
     Probe(AT_ONCE, _at_once, _placed, once=True, ordinary=True),

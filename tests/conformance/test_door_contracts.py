@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +27,7 @@ from refnum.conformance.subjects.loading.discover import from_file
 from refnum.conformance.subjects.loading.failure import LIBRARY, LINES, schema_file
 from refnum.conformance.subjects.loading.shapes import output_specs
 from refnum.conformance.verdicts.refusals import refusal
-from refnum.errors import UnsupportedError
+from refnum.errors import ArgumentError, UnsupportedError
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
 needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
@@ -210,3 +212,24 @@ def test_the_executable_of_the_guide_answers_as_the_schema_says():
     answer.validate(said[3:])
     values = executable.read(iter(said), np.dtype(np.float32), (2, 8), "values")
     assert np.array_equal(values.view("u4"), refnum.decode_e2m1(case.inputs["codes"]).view("u4"))
+
+
+def specs_of(cases):
+    """Return the shapes and dtypes of the outputs of the first case that is no illegal one."""
+    for case in cases:
+        with contextlib.suppress(ArgumentError):
+            return output_specs(case)
+    raise AssertionError
+
+
+def test_the_guide_names_the_type_of_every_output_of_whole_numbers():
+    """A pointer does not say what it points at: who takes `offsets` for words of 32 bits writes over memory."""
+    table = (GUIDES / "c-abi.md").read_text().partition("## Elements")[2].partition("## Status")[0]
+    rows = {said: f" {cells} " for cells, said in re.findall(r"^\| (.+?) \| (.+?) \|$", table, re.MULTILINE)}
+    for name, row in OPERATIONS.items():
+        params = {key: choices[0] for key, choices in row.params.items() if key != "input"}
+        for output, (_, dtype) in zip(row.outputs, specs_of(corner_cases(name, "HOPPER", params)), strict=False):
+            dtype = np.dtype(dtype)
+            if dtype.kind in "iu" and dtype.itemsize > 1:
+                words = " ".join(cells for said, cells in rows.items() if f"`{dtype.name}_t`" in said)
+                assert f"`{output.name}`" in words, f"{name}: {output.name} is {dtype}"

@@ -17,10 +17,12 @@ from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.subjects.loading.declare import Limits
 from refnum.conformance.subjects.loading.discover import from_file
+from refnum.conformance.subjects.loading.shapes import output_specs
 from refnum.conformance.subjects.loading.shared_library import from_library
 from refnum.conformance.subjects.subject import Subject, from_dict
 from refnum.conformance.verdicts.judge import judge
 from refnum.conformance.verdicts.tally import Tally
+from refnum.errors import RefnumError
 
 CASES = [case for case in corner_cases("permute_pad", "HOPPER", {"align": 16}) if case.elements < 1 << 14]
 BESIDE = [case for case in CASES if case.params["align"] not in OPERATIONS["permute_pad"].params["align"]]
@@ -146,3 +148,13 @@ def test_dtypes_of_a_declaration_hold_where_no_parameter_names_them() -> None:
     assert Limits(("bfloat16",)).refuses(case) == ""
     codes = Case("permute_pad", "HOPPER", {}, {"payload": np.zeros((2, 17), np.uint8)})
     assert Limits(("float32",)).refuses(codes) == ""
+
+
+@pytest.mark.parametrize("illegal", [{"align": 32.0}, {"splits": [1, True]}])
+def test_what_the_model_refuses_is_refused_behind_a_legal_call_that_is_equal(illegal):
+    """Python has 32.0 for 32 and True for 1, also as the key of what is kept: a right library was blamed for them."""
+    inputs = {"payload": np.zeros((2, 17), np.uint8), "row_map": np.arange(2, dtype=np.int32)}
+    legal = {"align": 32, "splits": [1, 1]}
+    assert [spec[0] for spec in output_specs(Case("permute_pad", "HOPPER", legal, inputs))] == [(64, 17), (2,)]
+    with pytest.raises(RefnumError):
+        output_specs(Case("permute_pad", "HOPPER", {**legal, **illegal}, inputs))

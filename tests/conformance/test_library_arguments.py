@@ -83,3 +83,18 @@ def test_a_function_that_a_library_lacks_makes_it_unavailable_and_not_wrong(fold
     assert not usable and "undefined symbol: decoed" in reason
     (tmp_path / "lib.toml").write_text(DECLARED)
     assert from_file(str(tmp_path / "lib.so"))[0].available() == (True, "")
+
+
+def test_a_library_that_changes_its_splits_fails(tmp_path):
+    """As one that turns them into sums where they are: they are the caller's."""
+    arguments = "const char *payload, const int *row_map, long *splits, long n, char *rows, long *offsets"
+    (tmp_path / "lib.c").write_text(f"int f({arguments}) {{ splits[n - 1]++; return 0; }}")
+    (tmp_path / "lib.toml").write_text(
+        '[operations.permute_pad]\nsymbol = "f"\n'
+        'arguments = ["payload", "row_map", "splits", "size(splits)", "rows", "offsets"]\n'
+    )
+    subprocess.run(["gcc", "-shared", "-fPIC", tmp_path / "lib.c", "-o", tmp_path / "lib.so"], check=True)
+    (subject,) = from_file(str(tmp_path / "lib.so"))
+    inputs = {"payload": np.zeros((3, 17), np.uint8), "row_map": np.arange(3, dtype=np.int32)}
+    called = call(subject, Case("permute_pad", "HOPPER", {"splits": (1, 2)}, inputs), 20.0)
+    assert called.outcome is Outcome.FAULT and "f changed its argument splits" in called.words

@@ -2,27 +2,33 @@
 
 import itertools
 import math
+import mmap
+import shutil
+import subprocess
 import threading
 import time
 
 import numpy as np
 import pytest
+import torch
 from run_tools import only, report_of, right, subject
 
 import refnum
 from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.mismatches.failures import observe_again
-from refnum.conformance.subjects.arrays import with_rows_far_apart
+from refnum.conformance.subjects.arrays import at_end, is_contiguous, to_numpy, with_rows_far_apart
 from refnum.conformance.subjects.calls.at_once import call_at_once
 from refnum.conformance.subjects.calls.call import POISONS
 from refnum.conformance.subjects.calls.in_turn import hold_results
 from refnum.conformance.subjects.isolation import child
+from refnum.conformance.subjects.isolation.parent import isolated
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts import probes
-from refnum.conformance.verdicts.elsewhere import MOVED
+from refnum.conformance.verdicts.elsewhere import END, MOVED
 from refnum.conformance.verdicts.tally import Tally
 
 
@@ -159,6 +165,66 @@ def test_rows_far_apart_hold_the_data_and_span_more_than_32_bits(shape):
         steps = [(side - 1) * stride for side, stride in zip(far.shape[:-1], far.strides[:-1], strict=True)]
         assert sum(steps) // far.itemsize >= 1 << 32 and far.strides[-1] == far.itemsize
         assert all(far.strides[axis] == far.shape[axis + 1] * far.strides[axis + 1] for axis in range(array.ndim - 2))
+
+
+@pytest.mark.parametrize("shape", [(2, 17), (1, 4096), (3, 5, 7), (0, 8), (5,), ()])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_arrays_at_the_end_of_mapped_memory_hold_the_data(shape, library):
+    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    placed = at_end(array, library)
+    assert np.array_equal(to_numpy(placed), array) and placed.shape == shape and is_contiguous(placed)
+    end = (placed.data_ptr() if library == "torch" else placed.ctypes.data) + array.nbytes
+    assert end % mmap.PAGESIZE == 0
+
+
+BEHIND = """#include <string.h>
+int f(const char *payload, long rows, long columns, char *packed, char *scales) {
+    long blocks = columns / 17, width = 16 * blocks;
+    for (long row = 0; row < rows; row++) {
+        const char *line = payload + row * columns;
+        memcpy(packed + row * width, line, width);
+        for (long i = 0; i < blocks; i++) {
+            volatile char beyond = line[width + i + READ_TO];
+            scales[row * blocks + i] = line[width + i] + 0 * beyond;
+        }
+    }
+    return 0;
+}"""
+BEHIND_DECLARED = """[operations.unpack_payload]
+symbol = "f"
+arguments = ["payload", "rows(payload)", "columns(payload)", "packed", "scales"]
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize("read_to", [0, 1])
+def test_a_library_that_reads_behind_its_input_is_no_pass(tmp_path, read_to):
+    (tmp_path / "k.c").write_text(BEHIND.replace("READ_TO", str(read_to)))
+    (tmp_path / "k.toml").write_text(BEHIND_DECLARED)
+    subprocess.run(["gcc", "-shared", "-fPIC", tmp_path / "k.c", "-o", tmp_path / "k.so"], check=True)
+    (own,) = isolated(str(tmp_path / "k.so"))
+    case = next(case for case in corner_cases("unpack_payload", "HOPPER", {}) if case.inputs["payload"].size)
+    tally = Tally(own.name, "unpack_payload", "HOPPER", {})
+    probes.probe(own, case, run_golden(case), tally, 20.0)
+    assert tally.probes[END.name] == "" and [END.name in words for _, words, _ in tally.faults] == [True] * read_to
+
+
+def test_results_kept_by_a_tensor_and_its_version_are_found():
+    """Kernels, and NumPy where it shares the memory, write to a tensor without a new version."""
+    kept = {}
+
+    def quantize(x):
+        key = id(x), x._version
+        if key not in kept:
+            kept[key] = x, [torch.from_numpy(part) for part in refnum.quantize_mxfp4(to_numpy(x))]
+        return tuple(part.clone() for part in kept[key][1])
+
+    own = Subject("kept", {"quantize_mxfp4": quantize}, arrays="torch")
+    params = {"input": "float32"}
+    case = Case("quantize_mxfp4", "HOPPER", params, {"x": np.ones((2, 32), np.float32)})
+    tally = Tally("kept", "quantize_mxfp4", "HOPPER", params)
+    probes.probe(own, case, run_golden(case), tally, 20.0)
+    assert [one.finding for one in tally.failures] == ["stale-output"]
 
 
 def test_every_call_elsewhere_can_be_made_in_another_process():

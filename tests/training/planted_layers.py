@@ -96,7 +96,23 @@ def wrong_where(*given):
     if wrong:
         return {"out": torch.zeros_like(x), "dw1": torch.ones_like(w1)}
     sizes = tuple(tuple(one.shape) for one in given)
-    return {"out": _before.setdefault(sizes, right(*given))["out"]}
+    found = _before.setdefault(sizes, right(*given))
+    return {name: found[name].clone() for name in ("out", "dw1")}
+
+
+_taken = {}
+
+
+def weights_taken_once(x, experts, probs, w1, w2, grad):
+    """Keeps what it made of the weights by their address."""
+    _, *kept = _taken.setdefault(w1.data_ptr(), (w1, w1.clone(), w2.clone()))
+    return {"out": right(x, experts, probs, *kept, grad)["out"]}
+
+
+def gradients_now_and_then(x, experts, probs, w1, w2, grad):
+    """Returns no gradient of tokens where there is none of the output."""
+    found = right(x, experts, probs, w1, w2, grad)
+    return {name: found[name] for name in (("out", "dx") if grad.any() else ("out",))}
 
 
 _buffer = torch.empty(20 * 256, dtype=torch.bfloat16)

@@ -69,6 +69,39 @@ def test_arguments_and_earlier_results_must_stay_as_they_are():
     assert "rank 0: the call changed out, which the call before it returned" in found[1].why
 
 
+def test_weights_that_are_kept_by_their_address_are_found():
+    """Training changes weights where they are."""
+    found = judge.judge(f"{FILE}:weights_taken_once", cases=[EVEN, CASES["other numbers"]])
+    assert [one.outcome for one in found] == ["pass", "mismatch"]
+
+
+def test_a_result_that_a_rank_or_a_case_lacks_is_malformed():
+    """What is returned where it is right alone would not be judged where it is wrong."""
+    whole = right_results()
+    verdict = judge._compared(EVEN, "mxfp4", [whole[0], {"out": whole[1]["out"]}])
+    assert (verdict.outcome, verdict.why) == ("malformed", "rank 1: dprobs is missing, which rank 0 returned")
+    found = judge.judge(f"{FILE}:gradients_now_and_then", cases=[EVEN, CASES["no gradient"]])
+    assert [one.outcome for one in found] == ["pass", "malformed"]
+    assert found[1].why == "dx is missing, which other cases returned"
+
+
+def test_what_is_never_returned_is_said_not_to_be_judged(monkeypatch, capsys):
+    found = [judge.Verdict("even", "pass", names=("out", "dx"))]
+    monkeypatch.setattr(judge, "judge", lambda name, place, cases: found)
+    assert judge.check_layer(["theirs"]) == 0
+    assert "not returned, and so not judged: payload, received, fc1" in capsys.readouterr().out
+
+
+def test_routings_have_numbers_that_narrower_types_lose():
+    """An expert beyond 256 is another in 8 bits, and an odd one in bfloat16; weights may be NaN, Inf or subnormal."""
+    case = CASES["hundreds of experts"]
+    assert any((layer_cases.inputs(case, rank)["experts"] == 257).any() for rank in range(2))
+    tiny, other = (
+        layer_cases.inputs(CASES[name], 0)["probs"] for name in ("special weights of tokens", "special numbers")
+    )
+    assert ((tiny != 0) & (tiny.abs() < 2**-126)).any() and other.isinf().any() and other.isnan().any()
+
+
 def test_ranks_without_a_gpu_each_are_not_asked(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(judge, "_judged", lambda task: [judge.Verdict(one.name, "pass") for one in task.cases])

@@ -12,7 +12,7 @@ from refnum.errors import UnsupportedError
 
 from ...cases.case import Case
 from ...cases.layouts import stored_inputs
-from ..arrays import at_offset, to_library, with_gaps, with_rows_apart, with_rows_far_apart
+from ..arrays import at_end, at_offset, to_library, with_gaps, with_rows_apart, with_rows_far_apart
 from ..subject import Subject
 from .call import POISONS, Called, call_on, where_it_lives
 
@@ -61,6 +61,17 @@ def call_at_offset(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
         subject,
         case,
         lambda: {name: at_offset(array, subject.arrays, POISONS[0]) for name, array in stored_inputs(case).items()},
+        seconds,
+    )
+
+
+@where_it_lives
+def call_at_end(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call with arrays behind whose last byte no memory may be read; to read there ends the process."""
+    return call_on(
+        subject,
+        case,
+        lambda: {name: at_end(array, subject.arrays) for name, array in stored_inputs(case).items()},
         seconds,
     )
 

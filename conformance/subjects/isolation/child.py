@@ -44,6 +44,7 @@ CALLS = {
                 "call_with_odd_rows",
                 "call_with_rows_far_apart",
                 "call_at_offset",
+                "call_at_end",
                 "call_on_columns_in_turn",
                 "call_on_one_array",
                 "call_on_same_array",

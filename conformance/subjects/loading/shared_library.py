@@ -143,6 +143,9 @@ def _function(
             raise KernelFailed(
                 f"{symbol} returned {code}; allowed are 0, and 1 for a case it does not support", LIBRARY
             )
+        told = dict(zip(arguments, given, strict=True)).get("splits")
+        if told is not None and tuple(told) != tuple(case.params["splits"]):
+            raise KernelFailed(f"{symbol} changed its argument splits, which are the caller's", LIBRARY)
         for output, zone in zones.items():
             if side := zone.trespass():
                 raise KernelFailed(f"{symbol} wrote memory {side} the output {output}", LIBRARY)
