@@ -104,7 +104,7 @@ def _unverified(report: Report) -> Iterator[tuple[str, str, str]]:
     for subject in report["header"]["subjects"]:
         if not subject["available"]:
             yield "unavailable", subject["name"], subject["reason"]
-        if subject["describe"].get(NOT_JUDGED):
+        if subject.get("describe", {}).get(NOT_JUDGED):
             yield NOT_JUDGED, subject["name"], f"no operation is named so: {subject['describe'][NOT_JUDGED]}"
     for broken in report["header"]["broken_subjects"]:
         yield "broken", broken["name"], broken["reason"]
