@@ -207,6 +207,7 @@ def test_the_results_are_those_of_the_same_file_in_this_process(tmp_path):
     here, there = (judged(choose([str(path)], isolate).usable) for isolate in (False, None))
     for row in (here, there):
         row.pop("seconds")
+    assert there["probes"].pop("inputs at the end of memory") == ""  # it may end the process: asked in its own alone
     assert here == there and here["outcome"] == "pass" and "poisoned out with guard zones" in here["probes"]
 
 
