@@ -181,8 +181,9 @@ def _run(task: _Task) -> None:
 
 def _in_place(old: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
     """Return the new numbers where those of the case before lie, if they fit there, as training changes weights."""
-    fits = old is not None and old.is_leaf and (old.shape, old.stride()) == (new.shape, new.stride())
-    if old is None or not fits or 0 in new.stride():
+    if old is None or not old.is_leaf or 0 in new.stride():
+        return new
+    if (old.shape, old.stride(), old.dtype) != (new.shape, new.stride(), new.dtype):
         return new
     old.grad = None
     return old.requires_grad_(False).copy_(new)
@@ -233,13 +234,14 @@ def _clear(folder: Path) -> None:
 
 def _compared(case: LayerCase, policy: str, found: Sequence[Mapping[str, torch.Tensor]]) -> Verdict:
     steps, elements, differing = model(case, policy), 0, {}
+    names = tuple(dict.fromkeys(name for one in found for name in one))
     for rank, (got, (forward, backward)) in enumerate(zip(found, steps, strict=True)):
         unknown = sorted(set(got) - set(OUTPUTS))
         if "out" not in got or unknown:
             why = f"unknown are {', '.join(unknown)}" if unknown else "'out' is missing"
             return Verdict(case.name, "malformed", why=f"rank {rank}: {why}; allowed are {', '.join(OUTPUTS)}")
-        if lacking := [name for name in found[0] if name not in got]:
-            why = f"rank {rank}: {', '.join(lacking)} is missing, which rank 0 returned"
+        if lacking := [name for name in names if name not in got]:
+            why = f"rank {rank}: {', '.join(lacking)} is missing, which another rank returned"
             return Verdict(case.name, "malformed", why=why)
         for name, tensor in got.items():
             step, field = OUTPUTS[name]
@@ -253,7 +255,7 @@ def _compared(case: LayerCase, policy: str, found: Sequence[Mapping[str, torch.T
             if count := different(array, want):
                 differing[f"rank {rank} {name}"] = count
     outcome = "mismatch" if differing else "pass"
-    return Verdict(case.name, outcome, elements, differing, _hint(differing, found, steps), tuple(found[0]))
+    return Verdict(case.name, outcome, elements, differing, _hint(differing, found, steps), names)
 
 
 def _hint(differing: Mapping[str, int], found: Sequence[Mapping[str, Any]], steps: Sequence[Any]) -> str:

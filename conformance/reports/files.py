@@ -57,10 +57,15 @@ def require_place(*paths: Path | None) -> None:
 def require_place_of_report(path: Path | None) -> None:
     """Raise FileError as `require_place` does, and where a file stands that holds no JSON: a kernel, say."""
     require_place(path)
-    if path is not None and path.is_file():
+    if path is None or not path.is_file():
+        return
+    try:
         with path.open("rb") as file:
-            if file.read(256).lstrip()[:1] not in (b"", b"{"):
-                raise FileError(f"Cannot write {path}: it holds something else than a report; name another file.")
+            held = file.read(256).lstrip()[:1]
+    except OSError as error:
+        raise FileError(f"Cannot write {path}: what it holds cannot be read: {error}.") from error
+    if held not in (b"", b"{"):
+        raise FileError(f"Cannot write {path}: it holds something else than a report; name another file.")
 
 
 def _no_place(path: Path) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 
 from refnum.errors import FileError
 
-from ..cases.levels import BAD, Outcome
-from . import covered, files
+from ..cases.levels import Outcome
+from . import covered, facts, files
 from .environment import environment
 
 VERSION = 1
@@ -102,7 +102,7 @@ class Report:
 
     def wrong(self) -> bool:
         """Whether a subject was found wrong, rather than the harness."""
-        return any(row["outcome"] in {outcome.value for outcome in BAD} for row in (*self.results, *self.data))
+        return any(row["outcome"] in facts.WRONG for row in (*self.results, *self.data))
 
     def exit_status(self) -> int:
         """Return 0 all verified, 1 something is wrong, 3 nothing verified (also a run that was cut short clean)."""

@@ -93,7 +93,7 @@ def overwrite(target: Any, data: np.ndarray, library: str) -> None:
     elif library == "cupy":
         target[...] = to_library(data, library)
     elif library == "torch" and target.is_contiguous():  # by one thread: several wait for each other on a busy machine
-        np.copyto(to_numpy(target), to_numpy(to_library(data, library)))
+        np.copyto(to_numpy(target), data)
     else:  # by `data`: as other kernels that write to a tensor, it counts no new version of it
         target.data.copy_(to_library(data, library))
 

@@ -218,7 +218,7 @@ def tall(row):
 
 @pytest.mark.parametrize(
     "operation",
-    ["quantize_mxfp4", "mxfp4_to_fp8", "swiglu_quantize", "encode_e4m3", "mxfp4_columns", "hadamard16",
+    ["quantize_mxfp4", "mxfp4_to_fp8", "swiglu_quantize", "mxfp4_columns", "hadamard16",
      "quantize_nvfp4", "sawb", "permute_pad"],
 )  # fmt: skip
 def test_a_kernel_that_is_wrong_for_tall_matrices_of_several_tiles_of_columns_is_told(operation):

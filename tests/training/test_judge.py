@@ -78,8 +78,12 @@ def test_weights_that_are_kept_by_their_address_are_found():
 def test_a_result_that_a_rank_or_a_case_lacks_is_malformed():
     """What is returned where it is right alone would not be judged where it is wrong."""
     whole = right_results()
-    verdict = judge._compared(EVEN, "mxfp4", [whole[0], {"out": whole[1]["out"]}])
-    assert (verdict.outcome, verdict.why) == ("malformed", "rank 1: dprobs is missing, which rank 0 returned")
+    for rank in (0, 1):
+        results = list(whole)
+        results[rank] = {"out": whole[rank]["out"]}
+        verdict = judge._compared(EVEN, "mxfp4", results)
+        words = f"rank {rank}: dprobs is missing, which another rank returned"
+        assert (verdict.outcome, verdict.why) == ("malformed", words)
     found = judge.judge(f"{FILE}:gradients_now_and_then", cases=[EVEN, CASES["no gradient"]])
     assert [one.outcome for one in found] == ["pass", "malformed"]
     assert found[1].why == "dx is missing, which other cases returned"
